@@ -1,0 +1,77 @@
+package bridgeotel
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// newOTLP builds the exporter; it connects later, so a collector that is down
+// is no error. Everything but the choice of protocol and the default endpoint
+// it reads from OTEL_EXPORTER_OTLP_* itself.
+func newOTLP(ctx context.Context, s settings) (sdktrace.SpanExporter, error) {
+	if s.protocol == protocolGRPC {
+		var options []otlptracegrpc.Option
+		if !s.endpointSet {
+			// The specification's default; the exporter's own would be https.
+			options = append(options, otlptracegrpc.WithEndpointURL("http://localhost:4317"))
+		}
+		return otlptracegrpc.New(ctx, options...)
+	}
+	var options []otlptracehttp.Option
+	if !s.endpointSet {
+		options = append(options, otlptracehttp.WithEndpointURL("http://localhost:4318/v1/traces"))
+	}
+	return otlptracehttp.New(ctx, options...)
+}
+
+// failureLogInterval is how often a lasting export failure is logged.
+const failureLogInterval = time.Minute
+
+// exporter wraps the real one: failures go to our logger instead of the SDK's
+// process-wide handler, and exports under way can be abandoned.
+type exporter struct {
+	sdktrace.SpanExporter
+
+	logger *slog.Logger
+	abort  context.Context // ends when exports must not go on
+
+	mu      sync.Mutex // guards the rest
+	lost    int        // spans lost since the last log line
+	failing bool
+	logged  time.Time
+}
+
+// ExportSpans never fails: the processor could only report the error to the
+// process-wide handler.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.abort, cancel)()
+	e.report(ctx, len(spans), e.SpanExporter.ExportSpans(ctx, spans))
+	return nil
+}
+
+func (e *exporter) report(ctx context.Context, spans int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err == nil {
+		if e.failing {
+			e.logger.InfoContext(ctx, "trace export works again", "lost_spans", e.lost)
+		}
+		e.failing, e.lost = false, 0
+		return
+	}
+	e.lost += spans
+	if e.failing && time.Since(e.logged) < failureLogInterval {
+		return
+	}
+	e.logger.WarnContext(ctx, "trace export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector is up",
+		"error", err, "lost_spans", e.lost)
+	e.failing, e.lost, e.logged = true, 0, time.Now()
+}

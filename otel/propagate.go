@@ -1,0 +1,74 @@
+package bridgeotel
+
+import (
+	"context"
+	"net/http"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient"
+)
+
+// Meta returns the supplier that puts the trace context and baggage of ctx
+// into `_meta` (2026-07-28 basic/index: traceparent, tracestate, baggage). It
+// replaces those keys of the caller, so that no stale tracestate or baggage
+// stays beside a new traceparent; without a trace in ctx it leaves them alone.
+// A caller's traceparent of another trace becomes a link of the span.
+func (t *Telemetry) Meta() mcpclient.MetaSupplier {
+	if len(t.fields) == 0 {
+		return func(context.Context, *mcpclient.Call, *mcpclient.Meta) error { return nil }
+	}
+	return func(ctx context.Context, _ *mcpclient.Call, meta *mcpclient.Meta) error {
+		current := trace.SpanContextFromContext(ctx)
+		if !current.IsValid() {
+			// Only baggage can be in ctx now, and the caller's own wins over it.
+			if _, ok := meta.Get(mcpclient.MetaBaggage); !ok {
+				t.propagator.Inject(ctx, metaCarrier{meta})
+			}
+			return nil
+		}
+		linkCaller(ctx, current, meta)
+		for _, key := range t.fields {
+			meta.Delete(key)
+		}
+		t.propagator.Inject(ctx, metaCarrier{meta})
+		return nil
+	}
+}
+
+// Headers returns the supplier that puts the same context into HTTP headers,
+// for servers that look only there.
+func (t *Telemetry) Headers() mcpclient.HeaderSupplier {
+	return func(ctx context.Context, _ *mcpclient.Call, header http.Header) {
+		if trace.SpanContextFromContext(ctx).IsValid() {
+			for _, key := range t.fields {
+				header.Del(key)
+			}
+		}
+		t.propagator.Inject(ctx, propagation.HeaderCarrier(header))
+	}
+}
+
+// linkCaller links the current span to the trace that the caller named in
+// `_meta` when that is another one than its RPC belongs to.
+func linkCaller(ctx context.Context, current trace.SpanContext, meta *mcpclient.Meta) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	if _, ok := meta.Get(mcpclient.MetaTraceparent); !ok {
+		return
+	}
+	named := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), metaCarrier{meta}))
+	if named.IsValid() && named.TraceID() != current.TraceID() {
+		span.AddLink(trace.Link{SpanContext: named})
+	}
+}
+
+// metaCarrier writes into the `_meta` object itself, without a map between.
+type metaCarrier struct{ meta *mcpclient.Meta }
+
+func (c metaCarrier) Get(key string) string { return c.meta.GetString(key) }
+func (c metaCarrier) Set(key, value string) { c.meta.SetString(key, value) }
+func (c metaCarrier) Keys() []string        { return c.meta.Keys() }
