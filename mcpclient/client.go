@@ -1,0 +1,210 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/go-json-experiment/json"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
+)
+
+// Client is one supervised logical connection to one MCP server. It finds out
+// the server's era, connects, replaces a connection that ended, and sends
+// requests. All methods may be called from many goroutines at once.
+type Client struct {
+	transport    transport.Transport
+	opts         Options
+	log          *slog.Logger
+	invoke       Next   // the interceptors around send
+	info         []byte // our Implementation object
+	capabilities []byte // our ClientCapabilities object for legacy servers
+
+	endpoint string // host and port of an HTTP server
+
+	lists   lists
+	lastID  atomic.Int64
+	replies atomic.Int64 // answers to server requests under way
+
+	lifetime context.Context //nolint:containedctx // bounds background work; ends with Close
+	end      context.CancelFunc
+	wg       sync.WaitGroup // every goroutine of the client
+
+	mu       sync.Mutex // guards the following; never held during I/O or callbacks
+	started  bool
+	closed   bool
+	status   Status
+	session  *session  // the live connection, nil while there is none
+	attempt  *attempt  // the connection attempt under way, nil when there is none
+	failures int       // failed attempts since the last connection
+	replaced time.Time // when a connection that ended was last replaced at once
+	pace     *backoff.ExponentialBackOff
+	timer    *time.Timer // starts the next attempt
+	verdict  Era         // what the last probe found; EraUnknown = probe again
+	events   []Status    // state changes not yet told to OnState
+	telling  bool        // a goroutine is draining events
+}
+
+// attempt is one connection attempt that any number of callers may wait for.
+type attempt struct {
+	done chan struct{} // closed once session or err is set
+	err  error
+}
+
+// New checks the options and returns a client that is not yet connected. It
+// does no I/O. The transport must not be shared with another client.
+func New(t transport.Transport, opts Options) (*Client, error) {
+	if t == nil {
+		return nil, errors.New("mcpclient: the transport is nil")
+	}
+	if err := opts.prepare(t.Name()); err != nil {
+		return nil, err
+	}
+	info, err := json.Marshal(opts.Info)
+	if err != nil {
+		return nil, errors.Join(errors.New("mcpclient: Info cannot be encoded"), err)
+	}
+	c := &Client{transport: t, opts: opts, log: opts.Logger, info: info, capabilities: []byte("{}")}
+	if len(opts.Roots) > 0 {
+		c.capabilities = []byte(`{"roots":{}}`)
+	}
+	if h, ok := t.(*transport.HTTP); ok {
+		if u, err := url.Parse(h.URL); err == nil {
+			c.endpoint = u.Host
+		}
+	}
+	c.invoke = c.send
+	for i := len(opts.Interceptors) - 1; i >= 0; i-- {
+		interceptor, next := opts.Interceptors[i], c.invoke
+		c.invoke = func(ctx context.Context, call *Call) (*Result, error) { return interceptor(ctx, call, next) }
+	}
+	c.pace = backoff.NewExponentialBackOff()
+	c.pace.InitialInterval = opts.Reconnect.Interval
+	c.pace.MaxInterval = opts.Reconnect.MaxInterval
+	c.pace.Multiplier = 2
+	c.pace.RandomizationFactor = 0.1
+	c.pace.Reset()
+	c.lifetime, c.end = context.WithCancel(context.Background())
+	c.status.Since = time.Now()
+	c.lists.init()
+	return c, nil
+}
+
+// Start begins connecting in the background and keeps the client connected
+// until Close. With Options.Lazy it does nothing: the first call connects.
+// Calling it again has no effect.
+func (c *Client) Start() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started || c.closed || c.opts.Lazy {
+		return
+	}
+	c.started = true
+	if c.session == nil && c.attempt == nil {
+		c.startAttemptLocked()
+	}
+}
+
+// Connect waits until the client is connected, connecting if need be. When ctx
+// ends first the wait is over, the attempt goes on.
+func (c *Client) Connect(ctx context.Context) error {
+	s, err := c.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	c.release(s)
+	return nil
+}
+
+// Status returns a snapshot.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.status
+}
+
+// Close ends the client: calls in flight fail with KindClosed, the session and
+// the child process are ended, and every goroutine is waited for until ctx
+// ends. A second call waits for the first.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	s := c.session
+	c.session = nil
+	if first {
+		c.stopTimerLocked()
+		c.setStateLocked(StateClosed, nil)
+	}
+	c.mu.Unlock()
+	c.end()
+	var err error
+	if s != nil {
+		err = s.conn.Close(ctx)
+	}
+	done := make(chan struct{})
+	go func() { c.wg.Wait(); close(done) }() // ends when the last goroutine does
+	select {
+	case <-done:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, &Error{Kind: KindTimeout, Message: "closing did not finish in time", Err: ctx.Err()})
+	}
+}
+
+// goLocked starts a goroutine that Close waits for; false when the client is
+// closed.
+func (c *Client) goLocked(f func()) bool {
+	if c.closed {
+		return false
+	}
+	c.wg.Go(f)
+	return true
+}
+
+// background is goLocked for callers that do not hold the lock.
+func (c *Client) background(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.goLocked(f)
+}
+
+// setStateLocked records a state change and has OnState told of it, in order.
+func (c *Client) setStateLocked(state State, cause error) {
+	c.status.LastError = cause
+	if c.status.State != state {
+		c.status.Since = time.Now()
+	}
+	c.status.State = state
+	if c.opts.OnState == nil {
+		return
+	}
+	c.events = append(c.events, c.status)
+	if c.telling {
+		return
+	}
+	c.telling = true
+	c.wg.Go(c.tell) // also while closing: the last change must be told, and Close waits after it
+}
+
+// tell delivers state changes until none is left.
+func (c *Client) tell() {
+	for {
+		c.mu.Lock()
+		if len(c.events) == 0 {
+			c.telling = false
+			c.mu.Unlock()
+			return
+		}
+		status := c.events[0]
+		c.events = c.events[1:]
+		c.mu.Unlock()
+		c.opts.OnState(status)
+	}
+}

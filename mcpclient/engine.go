@@ -1,0 +1,244 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
+)
+
+// session is one negotiated connection. All but the last two fields are
+// immutable.
+type session struct {
+	conn    transport.Conn
+	era     Era
+	version string
+	server  *Server
+	since   time.Time
+	// lifecycle is the constant part of `_meta` on a modern connection.
+	lifecycle metaLifecycle
+
+	users   int  // calls that hold the session, guarded by Client.mu
+	retired bool // replaced: closed when the last user is gone, guarded by Client.mu
+}
+
+// acquire returns the live connection, to be given back with release. Callers wait for a first connection,
+// and for the first attempt to replace one; after a failure they are told at
+// once when the next attempt is due, because waiting would only add their
+// number to the trouble.
+func (c *Client) acquire(ctx context.Context) (*session, error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, errClosed()
+	}
+	if s := c.session; s != nil {
+		s.users++
+		c.mu.Unlock()
+		return s, nil
+	}
+	if c.attempt == nil {
+		if wait := time.Until(c.status.NextAttempt); wait > 0 {
+			err := c.unavailableLocked(wait)
+			c.mu.Unlock()
+			return nil, err
+		}
+		c.startAttemptLocked()
+	} else if c.failures > 0 {
+		err := c.unavailableLocked(c.opts.Reconnect.Interval)
+		c.mu.Unlock()
+		return nil, err
+	}
+	a := c.attempt
+	c.mu.Unlock()
+
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		return nil, contextError(ctx, "the connection was not ready before")
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	return c.acquire(ctx)
+}
+
+// unavailableLocked tells why there is no connection and when to come back.
+func (c *Client) unavailableLocked(wait time.Duration) error {
+	return unavailable(c.status.LastError, wait)
+}
+
+// unavailable turns the failure of a connection attempt into the failure of a
+// call that needed it.
+func unavailable(cause error, wait time.Duration) error {
+	out := &Error{Kind: KindUnavailable, Message: "no connection to the server", SafeToRetry: true, RetryAfter: wait, Err: cause}
+	e, ok := errors.AsType[*Error](cause)
+	if !ok {
+		return out
+	}
+	switch e.Kind {
+	case KindVersion, KindUnauthorized, KindClosed:
+		out.Kind, out.RetryAfter = e.Kind, 0
+	default:
+	}
+	out.Status, out.RPC = e.Status, e.RPC
+	text := e.Message
+	if text == "" && e.RPC != nil {
+		text = fmt.Sprintf("the server refused %s with error %d: %s", e.Method, e.RPC.Code, e.RPC.Message)
+	}
+	if text != "" {
+		out.Message += ": " + text
+	}
+	return out
+}
+
+// startAttemptLocked begins one connection attempt; the caller has checked
+// that none is under way.
+func (c *Client) startAttemptLocked() {
+	c.stopTimerLocked()
+	a := &attempt{done: make(chan struct{})}
+	if !c.goLocked(func() { c.runAttempt(a) }) {
+		return
+	}
+	c.attempt = a
+	state := StateConnecting
+	if c.status.Connects > 0 || c.failures > 0 {
+		state = StateReconnecting
+	}
+	c.setStateLocked(state, c.status.LastError)
+}
+
+// runAttempt connects once and publishes the outcome.
+func (c *Client) runAttempt(a *attempt) {
+	s, err := c.connect(c.lifetime)
+	c.mu.Lock()
+	c.attempt = nil
+	if c.closed {
+		c.mu.Unlock()
+		if s != nil {
+			_ = s.conn.Close(c.lifetime)
+		}
+		a.err = errClosed()
+		close(a.done)
+		return
+	}
+	if err != nil {
+		c.failures++
+		wait := c.planLocked(err)
+		a.err = unavailable(err, wait)
+		c.mu.Unlock()
+		c.log.Warn("connection attempt failed", "error", err, "next_attempt_in", wait)
+		close(a.done)
+		return
+	}
+	c.session = s
+	c.failures = 0
+	c.status.Server = s.server
+	c.status.NextAttempt = time.Time{}
+	c.status.Connects++
+	c.setStateLocked(StateReady, nil)
+	c.goLocked(func() { c.watch(s) })
+	c.mu.Unlock()
+	close(a.done)
+	c.log.Info("connected", "era", s.era.String(), "protocol_version", s.version)
+}
+
+// watch waits for the end of a connection.
+func (c *Client) watch(s *session) {
+	select {
+	case <-s.conn.Done():
+		c.lost(s, &Error{Kind: KindLost, Message: connEnd(s.conn.Err()), Err: s.conn.Err()}, false)
+	case <-c.lifetime.Done():
+	}
+}
+
+// lost replaces a connection that no longer works. Only the first report about
+// a connection counts. One that ended by itself is replaced at once, but at
+// most once per interval, so that a server that dies right after its handshake
+// cannot cause a storm; a forgotten session (forgotten) is replaced at the
+// pace of the calls that find out.
+func (c *Client) lost(s *session, cause error, forgotten bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session != s || c.closed {
+		return
+	}
+	c.session = nil
+	s.retired = true
+	c.lists.reset()
+	if time.Since(s.since) >= c.opts.Reconnect.Interval {
+		c.pace.Reset()
+	}
+	switch {
+	case forgotten:
+		c.setStateLocked(StateReconnecting, cause)
+	case time.Since(c.replaced) >= c.opts.Reconnect.Interval:
+		c.replaced = time.Now()
+		c.setStateLocked(StateReconnecting, cause)
+		if !c.opts.Lazy {
+			c.startAttemptLocked()
+		}
+	default:
+		c.planLocked(cause)
+	}
+	c.dropLocked(s)
+	c.log.Warn("connection lost", "error", cause)
+}
+
+// release gives a session back.
+func (c *Client) release(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.users--
+	if s.retired {
+		c.dropLocked(s)
+	}
+}
+
+// dropLocked closes a retired connection once nobody uses it: what one call
+// found out must not end the others. DELETE of the session and the end of the
+// process happen behind the callers' backs.
+func (c *Client) dropLocked(s *session) {
+	if s.users == 0 {
+		c.goLocked(func() { _ = s.conn.Close(c.lifetime) })
+	}
+}
+
+// planLocked records a failure and sets the time of the next attempt.
+func (c *Client) planLocked(cause error) time.Duration {
+	wait := c.pace.NextBackOff()
+	c.status.NextAttempt = time.Now().Add(wait)
+	c.setStateLocked(StateReconnecting, cause)
+	if !c.opts.Lazy {
+		c.stopTimerLocked()
+		c.timer = time.AfterFunc(wait, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if !c.closed && c.session == nil && c.attempt == nil {
+				c.startAttemptLocked()
+			}
+		})
+	}
+	return wait
+}
+
+func (c *Client) stopTimerLocked() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+}
+
+func errClosed() error {
+	return &Error{Kind: KindClosed, Message: "the client is closed"}
+}
+
+// connEnd names how a connection ended.
+func connEnd(err error) string {
+	if te, ok := errors.AsType[*transport.Error](err); ok && te.Message != "" {
+		return te.Message
+	}
+	return "the connection ended"
+}

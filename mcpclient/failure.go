@@ -1,0 +1,178 @@
+package mcpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
+)
+
+// ownTimeout is the context cause of a timeout set here, as opposed to the
+// caller's deadline.
+type ownTimeout struct {
+	limit   time.Duration
+	setting string // the name of the setting, as in the configuration file
+}
+
+func (t *ownTimeout) Error() string {
+	return fmt.Sprintf("no answer within %v (setting %s)", t.limit, t.setting)
+}
+
+// timeout is the configured time for a call, and the setting's name; 0 = none.
+func (c *Client) timeout(call *Call) (time.Duration, string) {
+	t := &c.opts.Timeouts
+	switch call.Method {
+	case methodCallTool:
+		if limit, ok := t.Tools[call.Name]; ok {
+			return max(limit, 0), "timeouts.tools." + call.Name
+		}
+		return max(t.Tool, 0), "timeouts.tool"
+	case methodListTools:
+		return max(t.Tool, 0), "timeouts.tool"
+	case methodListResources, methodListTemplates, methodReadResource:
+		return max(t.Resource, 0), "timeouts.resource"
+	case methodListPrompts, methodGetPrompt:
+		return max(t.Prompt, 0), "timeouts.prompt"
+	case methodComplete:
+		return max(t.Completion, 0), "timeouts.completion"
+	case methodPing:
+		return pingTimeout, "ping"
+	}
+	return 0, "" // negotiation has one budget for all of it
+}
+
+// pingTimeout bounds the question whether a connection still works.
+const pingTimeout = 10 * time.Second
+
+// contextError is the failure of a call whose context ended; what was waited
+// for follows the words "before".
+func contextError(ctx context.Context, waited string) *Error {
+	cause := context.Cause(ctx)
+	if own, ok := errors.AsType[*ownTimeout](cause); ok {
+		return &Error{Kind: KindTimeout, Message: fmt.Sprintf("%s the configured %v passed (setting %s)", waited, own.limit, own.setting), Err: cause}
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &Error{Kind: KindTimeout, Message: waited + " the caller's deadline passed", Err: ctx.Err()}
+	}
+	return &Error{Kind: KindCanceled, Message: waited + " the caller went away", Err: ctx.Err()}
+}
+
+// classify turns a transport's failure into an [Error].
+func (c *Client) classify(ctx context.Context, call *Call, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		e := contextError(ctx, "there was no answer before")
+		e.Method, e.Name, e.Sent = call.Method, call.Name, true
+		return e
+	}
+	out := &Error{Kind: KindInternal, Method: call.Method, Name: call.Name, Message: "the transport failed", Err: err}
+	te, ok := errors.AsType[*transport.Error](err)
+	if !ok {
+		return out
+	}
+	out.Message, out.Status, out.RPC, out.Limit, out.RetryAfter = te.Message, te.Status, te.RPC, te.Limit, te.RetryAfter
+	out.Sent = te.Kind != transport.NotSent
+	switch te.Kind {
+	case transport.NotSent:
+		out.Kind, out.SafeToRetry = KindUnavailable, true
+	case transport.Lost:
+		out.Kind = KindLost
+	case transport.SessionGone:
+		out.Kind, out.SafeToRetry, out.sessionGone = KindUnavailable, true, true
+	case transport.Malformed:
+		out.Kind = KindProtocol
+	case transport.TooLarge:
+		out.Kind = KindTooLarge
+	case transport.Closed:
+		out.Kind = KindLost
+		if c.lifetime.Err() != nil {
+			out.Kind = KindClosed
+		}
+	case transport.Status:
+		out.Kind = statusKind(te)
+	}
+	return out
+}
+
+func statusKind(te *transport.Error) Kind {
+	switch {
+	case te.Status == http.StatusUnauthorized || te.Status == http.StatusForbidden:
+		return KindUnauthorized
+	case te.Status == http.StatusTooManyRequests:
+		return KindRateLimited
+	case te.RPC != nil:
+		return KindRPC
+	}
+	return KindHTTP
+}
+
+// about adds the method and name to an error made before they were known.
+func about(err error, method, name string) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Method != "" {
+		return err
+	}
+	named := *e
+	named.Method, named.Name = method, name
+	return &named
+}
+
+// safeMethods may be sent again when it is not known whether the server did
+// them.
+var safeMethods = map[string]bool{
+	methodListTools: true, methodListResources: true, methodListTemplates: true, methodListPrompts: true,
+	methodReadResource: true, methodGetPrompt: true, methodComplete: true,
+}
+
+// recover prepares a second attempt where one is allowed: the request surely
+// did not start, or it is safe to repeat.
+func (c *Client) recover(ctx context.Context, s *session, call *Call, err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Kind {
+	case KindUnavailable:
+		c.lost(s, e, e.sessionGone)
+		return e.SafeToRetry
+	case KindLost:
+		select {
+		case <-s.conn.Done():
+			c.lost(s, e, false)
+		default:
+		}
+		return safeMethods[call.Method]
+	case KindRPC:
+		if s.era == EraModern && e.RPC.Code == CodeHeaderMismatch && call.Method == methodCallTool {
+			// the tool's schema may have changed (2026-07-28 streamable-http, Client Behavior)
+			_, err := c.lists.tools.refresh(ctx, c)
+			return err == nil
+		}
+		if e.Status == http.StatusBadRequest && s.era == EraLegacy && e.RPC.Code == codeLegacyServer && !c.alive(ctx, s) {
+			c.lost(s, e, true)
+			return safeMethods[call.Method]
+		}
+	default:
+	}
+	return false
+}
+
+// codeLegacyServer is what several servers answer, with HTTP 400, when they
+// have forgotten a session.
+const codeLegacyServer = -32000
+
+// alive asks a legacy server whether it still knows the session; any answer
+// that is not the same refusal counts.
+func (c *Client) alive(ctx context.Context, s *session) bool {
+	_, err := c.roundTrip(ctx, s, &Call{Method: methodPing})
+	if err == nil || ctx.Err() != nil {
+		return true
+	}
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Kind == KindRPC && (e.Status != http.StatusBadRequest || e.RPC.Code != codeLegacyServer)
+}
