@@ -1,0 +1,53 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxSuggestLength keeps a pasted blob from being compared letter by letter.
+const maxSuggestLength = 64
+
+// suggest names the known word that was probably meant, else all of them.
+func suggest(word string, known []string) string {
+	best, distance := "", max(len(word)/3, 1)+1
+	if len(word) > maxSuggestLength {
+		word, distance = "", 0
+	}
+	for _, k := range known {
+		if d := editDistance(strings.ToLower(word), k); d < distance {
+			best, distance = k, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return "known here: " + strings.Join(known, ", ")
+}
+
+// editDistance counts the letters to insert, remove, replace or swap with
+// their neighbour to turn a into b.
+func editDistance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			same := 1
+			if a[i-1] == b[j-1] {
+				same = 0
+			}
+			d := min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+same)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d = min(d, rows[i-2][j-2]+1)
+			}
+			rows[i][j] = d
+		}
+	}
+	return rows[len(a)][len(b)]
+}
