@@ -155,7 +155,7 @@ func TestALostStreamIsReplacedAtOnceButNotInAStorm(t *testing.T) {
 		c := overPipe(t, s, mcpclient.Options{})
 		c.Start()
 		time.Sleep(10 * time.Minute)
-		if n := s.Count(mcptest.MethodOpened); n < 8 || n > 25 {
+		if n := s.Count(mcptest.MethodOpened); n < 8 || n > 30 {
 			t.Errorf("%d streams in ten minutes", n)
 		}
 	})
