@@ -190,6 +190,26 @@ func TestParametersAreMirroredIntoHeadersFromTheFirstCallOn(t *testing.T) {
 	})
 }
 
+func TestABrokenListDoesNotStopCallsNorIsItAskedForWithEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := features(mcptest.Modern)
+		s.Handle = map[string]mcptest.Handler{"tools/list": mcptest.Fail(-32603, "fetch failed", nil, 200)}
+		c := overHTTP(t, s, mcpclient.Options{})
+		for range 5 {
+			if _, err := c.CallTool(t.Context(), "echo", nil, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := s.Count("tools/list"); n != 1 {
+			t.Errorf("the list was asked for %d times", n)
+		}
+		time.Sleep(10 * time.Second)
+		if _, err := c.CallTool(t.Context(), "echo", nil, nil); err != nil || s.Count("tools/list") != 2 {
+			t.Errorf("%v, %d lists", err, s.Count("tools/list"))
+		}
+	})
+}
+
 func TestAHeaderMismatchIsMendedByListingAgainOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := features(mcptest.Modern)

@@ -82,7 +82,8 @@ type listCache struct {
 	list    *List      // the newest list, stale or not
 	expires time.Time  // when list goes stale; zero = at the next invalidation
 	stale   bool
-	flight  *flight // the fetch under way, which others join
+	failed  time.Time // when the newest fetch failed; zero when it did not
+	flight  *flight   // the fetch under way, which others join
 }
 
 type flight struct {
@@ -105,7 +106,7 @@ func (l *listCache) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.gen++
-	l.list, l.stale = nil, false
+	l.list, l.stale, l.failed = nil, false, time.Time{}
 }
 
 // get returns the list from the cache, or fetches it.
@@ -144,6 +145,13 @@ func (l *listCache) newest() *List {
 	return l.list
 }
 
+// failedWithin reports whether the newest fetch failed less than d ago.
+func (l *listCache) failedWithin(d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.failed.IsZero() && time.Since(l.failed) < d
+}
+
 // join waits for the fetch under way, or begins one. The fetch outlives the
 // caller that began it: leaving ends the wait, not the work of others.
 func (l *listCache) join(ctx context.Context, c *Client) (*List, error) {
@@ -175,6 +183,10 @@ func (l *listCache) run(ctx context.Context, c *Client, f *flight) {
 	l.mu.Lock()
 	if l.flight == f {
 		l.flight = nil
+	}
+	l.failed = time.Time{}
+	if f.err != nil {
+		l.failed = time.Now()
 	}
 	l.mu.Unlock()
 	if f.err == nil {

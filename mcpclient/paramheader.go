@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -32,6 +33,10 @@ func (s *session) mirrorsParams() bool {
 	return s.era == EraModern && s.conn.PerRequestStreams()
 }
 
+// listAgain is how long calls go out without a look at the tools after that
+// failed, so that a server whose list is broken is not asked with every call.
+const listAgain = 10 * time.Second
+
 // paramHeaders builds the Mcp-Param-* headers of one tool call. The tool's
 // schema must be known, so the first call of a tool that no list has shown yet
 // lists the tools first. A list that cannot be had does not stop the call: the
@@ -39,6 +44,9 @@ func (s *session) mirrorsParams() bool {
 func (c *Client) paramHeaders(ctx context.Context, tool string, params []byte) (http.Header, error) {
 	list := c.lists.tools.newest()
 	if list == nil {
+		if c.lists.tools.failedWithin(listAgain) {
+			return nil, nil
+		}
 		var err error
 		if list, err = c.lists.tools.join(ctx, c); err != nil {
 			if ctx.Err() != nil {
