@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,8 +81,8 @@ func New(t transport.Transport, opts Options) (*Client, error) {
 		}
 	}
 	c.invoke = c.send
-	for i := len(opts.Interceptors) - 1; i >= 0; i-- {
-		interceptor, next := opts.Interceptors[i], c.invoke
+	for _, interceptor := range slices.Backward(opts.Interceptors) {
+		next := c.invoke
 		c.invoke = func(ctx context.Context, call *Call) (*Result, error) { return interceptor(ctx, call, next) }
 	}
 	c.pace = backoff.NewExponentialBackOff()

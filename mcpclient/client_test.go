@@ -195,8 +195,7 @@ func TestWhatTheProtocolForbidsInResultsIsRefused(t *testing.T) {
 		s := features(mcptest.Modern)
 		s.Handle = map[string]mcptest.Handler{
 			"tools/call": func(ctx context.Context, r *mcptest.Request) (any, error) {
-				var name string
-				name = strings.Trim(string(r.Param("name")), `"`)
+				name := strings.Trim(string(r.Param("name")), `"`)
 				return mcptest.Raw(map[string]string{
 					"later": `{"resultType":"later"}`, "number": `{"resultType":7}`, "task": `{"resultType":"task","taskId":"1"}`,
 					"null": `{"resultType":null,"content":[]}`, "input": `{"resultType":"input_required","requestState":""}`,

@@ -149,7 +149,7 @@ func (n *negotiation) detect(ctx context.Context) (*session, error) {
 		return n.decide(ctx, p)
 	case <-silence:
 	}
-	n.c.log.Warn("the server left the era probe unanswered and is taken for a legacy one; "+
+	n.c.log.WarnContext(ctx, "the server left the era probe unanswered and is taken for a legacy one; "+
 		"if it is modern, raise the detect timeout or pin the protocol version", "waited", wait)
 	return n.initializeUnlessProbeAnswers(ctx, probed)
 }

@@ -44,7 +44,7 @@ func (n *negotiation) discoverOn(ctx context.Context, conn transport.Conn, versi
 	}
 	if err := json.Unmarshal(result.Raw, &reply, jsonOptions); err != nil {
 		// whatever answered, it is no DiscoverResult: as good as none at all
-		n.c.log.Debug("the answer to server/discover is not a DiscoverResult", "error", err)
+		n.c.log.DebugContext(ctx, "the answer to server/discover is not a DiscoverResult", "error", err)
 		return discovery{}, nil
 	}
 	found := discovery{SupportedVersions: reply.SupportedVersions}

@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -70,7 +71,7 @@ func (r *reader) array(item func() error) error {
 func (r *reader) value() (jsontext.Value, error) {
 	start := r.dec.InputOffset()
 	if err := r.dec.SkipValue(); err != nil {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return nil, fmt.Errorf("read JSON: %w", err)

@@ -169,7 +169,7 @@ func (o *Options) prepare(transport string) error {
 	}
 	for i, root := range o.Roots {
 		if u, err := url.Parse(root.URI); err != nil || u.Scheme != "file" {
-			errs = append(errs, fmt.Errorf("Roots[%d]: %q is not a file:// URI", i, root.URI))
+			errs = append(errs, fmt.Errorf("root %d (Roots): %q is not a file:// URI", i, root.URI))
 		}
 	}
 	o.Roots = slices.Clone(o.Roots)

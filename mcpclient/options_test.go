@@ -39,7 +39,7 @@ func TestBadOptionsAreAllNamed(t *testing.T) {
 		Roots:     []Root{{URI: "/srv"}},
 	}
 	err := o.prepare("stdio")
-	for _, name := range []string{"Version.Pin", "2077-01-01", "Version.DetectTimeout", "Timeouts.Tool:", "Timeouts.Tools[slow]", "Reconnect.Interval", "MaxPages", "Roots[0]"} {
+	for _, name := range []string{"Version.Pin", "2077-01-01", "Version.DetectTimeout", "Timeouts.Tool:", "Timeouts.Tools[slow]", "Reconnect.Interval", "MaxPages", "root 0 (Roots)"} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q is not named in: %v", name, err)
 		}

@@ -52,7 +52,7 @@ func (c *Client) paramHeaders(ctx context.Context, tool string, params []byte) (
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			c.log.Debug("the tools could not be listed before a call", "tool", tool, "error", err)
+			c.log.DebugContext(ctx, "the tools could not be listed before a call", "tool", tool, "error", err)
 			return nil, nil
 		}
 	}

@@ -151,7 +151,7 @@ func (c *Client) decorate(ctx context.Context, call *Call) (params []byte, heade
 			if !call.IsNotification() {
 				return nil, nil, &Error{Kind: KindInternal, Method: call.Method, Name: call.Name, Message: "the meta supplier failed", SafeToRetry: true, Err: err}
 			}
-			c.log.Warn("the meta supplier failed; the notification goes out without its members", "method", call.Method, "error", err)
+			c.log.WarnContext(ctx, "the meta supplier failed; the notification goes out without its members", "method", call.Method, "error", err)
 			meta = Meta{}
 		}
 	}
@@ -272,7 +272,7 @@ func (c *Client) cancelUpstream(ctx context.Context, call *Call, err error) {
 		defer cancel()
 		defer context.AfterFunc(c.lifetime, cancel)()
 		if err := c.notify(ctx, s, methodCancelled, params); err != nil {
-			c.log.Debug("a cancellation was not delivered", "error", err)
+			c.log.DebugContext(ctx, "a cancellation was not delivered", "error", err)
 		}
 	})
 }

@@ -62,8 +62,8 @@ func TestChildProcessesWorkInBothEras(t *testing.T) {
 			if strings.HasPrefix(script, "exits") {
 				opened = 2
 			}
-			if n := child.Count(mcptest.MethodOpened); n != opened {
-				t.Errorf("%d processes, want %d", n, opened)
+			if _, err := child.WaitFor(t.Context(), mcptest.MethodOpened, opened); err != nil || child.Count(mcptest.MethodOpened) != opened {
+				t.Errorf("%d processes, want %d: %v", child.Count(mcptest.MethodOpened), opened, err)
 			}
 		})
 	}
@@ -78,8 +78,8 @@ func TestAProcessThatDiesOfAToolIsReplacedAndTheToolNotRepeated(t *testing.T) {
 	if _, err := c.CallTool(t.Context(), "echo", nil, nil); err != nil {
 		t.Errorf("the next call needs a fresh process: %v", err)
 	}
-	if n := child.Count("tools/call"); n != 2 {
-		t.Errorf("%d calls reached the server, want 2", n)
+	if last, err := child.WaitFor(t.Context(), "tools/call", 2); err != nil || !strings.Contains(string(last.Raw), `"echo"`) {
+		t.Errorf("want the two calls at the server and no third: %s %v", last.Raw, err)
 	}
 }
 

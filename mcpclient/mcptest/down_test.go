@@ -38,7 +38,7 @@ func TestADownServerRefusesUntilItIsBack(t *testing.T) {
 		}
 		client, server := net.Pipe()
 		go func() { _ = s.ServeStream(t.Context(), server) }()
-		if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("stdio while down = %v, want EOF", err)
 		}
 		s.SetDown(false)

@@ -39,7 +39,7 @@ func (s *Server) ServeStream(ctx context.Context, rw io.ReadWriteCloser) error {
 	stop()
 	<-closed
 	if errors.Is(err, io.EOF) || c.ctx.Err() != nil {
-		return nil
+		err = nil
 	}
 	return err
 }

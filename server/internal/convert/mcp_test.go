@@ -160,10 +160,16 @@ func contentToMCP(t testing.TB, m *pb.Content) any {
 }
 
 func documentOf(t testing.TB, s *structpb.Struct, text *string) map[string]any {
+	t.Helper()
+	document := structToJSON(t, s)
 	if text != nil {
-		return parseJSON(t, []byte(*text)).(map[string]any)
+		document = parseJSON(t, []byte(*text))
 	}
-	return structToJSON(t, s).(map[string]any)
+	object, ok := document.(map[string]any)
+	if !ok {
+		t.Fatalf("%v is no object", document)
+	}
+	return object
 }
 
 // fieldsToMCP adds the fields of m to out; for a document the text, if there is one, and the members of extra last.

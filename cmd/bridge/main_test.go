@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// bridge runs the program as a user would.
+func bridge(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = run(t.Context(), args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestVersionNamesTheProtocolVersions(t *testing.T) {
+	code, out, _ := bridge(t, "version")
+	if code != 0 || !strings.Contains(out, "2026-07-28") || !strings.Contains(out, "2024-11-05") {
+		t.Errorf("code %d, %q", code, out)
+	}
+}
+
+func TestAUsersMistakesAreNamed(t *testing.T) {
+	file := func(name, content string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	valid := file("valid.yaml", "targets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")
+	for name, tc := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"nothing to serve":         {[]string{"serve"}, []string{"--config", "--mcp-json", "--demo"}},
+		"no such file":             {[]string{"serve", "--config", "/nonexistent/b.yaml"}, []string{"/nonexistent/b.yaml"}},
+		"a typo":                   {[]string{"serve", "--config", file("typo.yaml", "targets:\n  a:\n    ulr: http://x/\n")}, []string{"3:5", "ulr", "url"}},
+		"an unset variable":        {[]string{"serve", "--config", file("env.yaml", "targets:\n  a:\n    url: http://x/${BRIDGE_TEST_UNSET}\n")}, []string{"BRIDGE_TEST_UNSET", "3:"}},
+		"an open address":          {[]string{"serve", "--config", valid, "--listen", "0.0.0.0:0"}, []string{"0.0.0.0:0", "insecure"}},
+		"an address in use or bad": {[]string{"serve", "--config", valid, "--listen", "127.0.0.1:99999"}, []string{"listen.address"}},
+		"the same name twice":      {[]string{"serve", "--demo", "--config", file("demo.yaml", "targets: {demo: {url: \"http://127.0.0.1:1/\"}}\n")}, []string{"demo", "twice"}},
+		"an unknown flag":          {[]string{"serve", "--dmeo"}, []string{"--dmeo"}},
+		"an unknown command":       {[]string{"sevre"}, []string{"sevre"}},
+		"a wrong mcp-json":         {[]string{"serve", "--mcp-json", file("mcp.json", `{"mcpServers": {"a": {}}}`)}, []string{"a", "command", "url"}},
+	} {
+		code, out, stderr := bridge(t, tc.args...)
+		if code != 1 || out != "" {
+			t.Errorf("%s: code %d, stdout %q", name, code, out)
+		}
+		for _, want := range tc.want {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%s: %q is not named in: %s", name, want, stderr)
+			}
+		}
+	}
+}
+
+func TestServeEndsCleanlyWhenAskedTo(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	var stderr bytes.Buffer
+	out := &firstLine{line: make(chan string, 1)}
+	ended := make(chan int, 1)
+	config := filepath.Join(t.TempDir(), "bridge.yaml")
+	if err := os.WriteFile(config, []byte("targets: {dead: {url: \"http://127.0.0.1:1/mcp\"}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		ended <- run(ctx, []string{"serve", "--config", config, "--listen", "127.0.0.1:0"}, out, &stderr)
+	}()
+	line := <-out.line
+	if !strings.Contains(line, "http://127.0.0.1:") || !strings.Contains(line, "buf curl") {
+		t.Errorf("the first line is %q", line)
+	}
+	stop()
+	if code := <-ended; code != 0 {
+		t.Errorf("code %d: %s", code, stderr.String())
+	}
+}
+
+// firstLine hands over the first line that is written to it.
+type firstLine struct {
+	line chan string
+	sent bool
+}
+
+func (w *firstLine) Write(p []byte) (int, error) {
+	if !w.sent {
+		w.sent = true
+		w.line <- string(p)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel"
+
+	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/internal/targets"
+	"github.com/mcpbridge/mcpbridge/mcpclient"
+	bridgeotel "github.com/mcpbridge/mcpbridge/otel"
+	"github.com/mcpbridge/mcpbridge/server"
+)
+
+type serveFlags struct {
+	config, mcpJSON, listen string
+	demo, insecure          bool
+}
+
+func serveCommand() *cobra.Command {
+	var flags serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the configured MCP servers",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := flags.load()
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.config, "config", "", "configuration file (YAML)")
+	f.StringVar(&flags.mcpJSON, "mcp-json", "", "file in the common mcpServers format; its servers are added as targets")
+	f.StringVar(&flags.listen, "listen", "", "listen address, in place of the configured one")
+	f.BoolVar(&flags.demo, "demo", false, "add the built-in MCP server as the target \"demo\"")
+	f.BoolVar(&flags.insecure, "insecure", false, "allow an address that others can reach although nothing authenticates them")
+	return cmd
+}
+
+// load makes the configuration out of files and flags.
+func (f *serveFlags) load() (*config.Config, error) {
+	cfg := config.Default()
+	if f.config != "" {
+		var err error
+		if cfg, err = config.Load(f.config); err != nil {
+			return nil, err
+		}
+	}
+	if f.mcpJSON != "" {
+		more, err := config.LoadMCPJSON(f.mcpJSON)
+		if err != nil {
+			return nil, err
+		}
+		if err := cfg.Merge(more); err != nil {
+			return nil, err
+		}
+	}
+	if f.demo {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("--demo needs the path of this program: %w", err)
+		}
+		demo := config.NewTarget(config.TransportStdio)
+		demo.Command = []string{self, "demo-server"}
+		if err := cfg.Merge(map[string]*config.Target{"demo": demo}); err != nil {
+			return nil, err
+		}
+	}
+	if len(cfg.Targets) == 0 {
+		return nil, errors.New("there is nothing to serve: name MCP servers with --config FILE or --mcp-json FILE, or try --demo")
+	}
+	if f.listen != "" {
+		cfg.Listen.Address = f.listen
+	}
+	cfg.Listen.Insecure = cfg.Listen.Insecure || f.insecure
+	return cfg, cfg.Validate()
+}
+
+// telemetryBudget bounds the last export, whatever time the drain took.
+const telemetryBudget = 5 * time.Second
+
+// serve wires everything together, runs until ctx ends, and takes it down in
+// reverse.
+func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) error {
+	log := newLogger(cfg.Log, stderr)
+	telemetry, err := bridgeotel.Setup(ctx, bridgeotel.Options{Logger: log, Version: version})
+	if err != nil {
+		return err
+	}
+	defer ending(ctx, log, "telemetry", telemetryBudget, telemetry.Shutdown)
+	otel.SetErrorHandler(telemetry)
+	interceptors, err := telemetry.ServerInterceptors()
+	if err != nil {
+		return err
+	}
+	set, err := targets.New(cfg, targets.Deps{
+		Logger:       log,
+		Version:      version,
+		Interceptors: []mcpclient.Interceptor{telemetry.Interceptor()},
+		Meta:         telemetry.Meta(),
+		Headers:      telemetry.Headers(),
+	})
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(server.Options{
+		Targets:         set,
+		Logger:          log,
+		MaxRequestBytes: cfg.Listen.MaxRequestBytes.Int(),
+		Interceptors:    interceptors,
+		TraceID:         telemetry.TraceID,
+	})
+	if err != nil {
+		return err
+	}
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", cfg.Listen.Address)
+	if err != nil {
+		return fmt.Errorf("cannot listen at %s (listen.address): %w", cfg.Listen.Address, err)
+	}
+
+	set.Start()
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(listener) }()
+	base := "http://" + listener.Addr().String()
+	if _, err := fmt.Fprintf(stdout, "bridge listens on %s; try: buf curl %s/mcpbridge.v1.ToolsService/ListTools\n", base, base); err != nil {
+		log.WarnContext(ctx, "the address could not be printed", "error", err)
+	}
+
+	var failed error
+	select {
+	case <-ctx.Done():
+		log.InfoContext(ctx, "shutting down", "cause", context.Cause(ctx))
+	case failed = <-served:
+	}
+	// callers first, then the connections they used
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Shutdown.Timeout)
+	defer cancel()
+	if err := srv.Shutdown(limit); err != nil {
+		log.WarnContext(ctx, "calls were cut off at the shutdown limit", "limit", cfg.Shutdown.Timeout, "error", err)
+	}
+	ending(ctx, log, "targets", targetsBudget, set.Close)
+	return failed
+}
+
+// targetsBudget bounds the end of sessions and child processes; a child that
+// does not go by itself is killed within its restart.stop_timeout.
+const targetsBudget = 30 * time.Second
+
+// ending ends one part; what does not end in time is cut off, which is worth a
+// line but no failure of the program.
+func ending(ctx context.Context, log *slog.Logger, part string, budget time.Duration, end func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
+	defer cancel()
+	if err := end(ctx); err != nil {
+		log.WarnContext(ctx, "shutdown was not clean", "part", part, "error", err)
+	}
+}
+
+// newLogger makes the program's logger; every line of a call has its trace id.
+func newLogger(c config.Log, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // validated by the configuration; info otherwise
+	options := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(w, options)
+	if c.Format == config.FormatJSON {
+		h = slog.NewJSONHandler(w, options)
+	}
+	return slog.New(bridgeotel.LogHandler(h))
+}
