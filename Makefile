@@ -54,7 +54,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s)
 	done
 
 .PHONY: bench
-bench: ## Run the benchmarks that match BENCH (all)
+bench: ## Measure the CPU per call beside a bare POST and the official SDK
+	cd test && $(GO) run ./bench
+
+.PHONY: bench-micro
+bench-micro: ## Run the microbenchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 .PHONY: lint

@@ -281,10 +281,6 @@ func TestCloseEndsCallsAndRefusesMore(t *testing.T) {
 func TestCloseIsBoundedWhenTheServerNeverAnswersTheDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := features(mcptest.Legacy)
-		c := overHTTP(t, s, mcpclient.Options{})
-		if err := c.Connect(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 		block := make(chan struct{})
 		defer close(block)
 		s.Status = func(method string, _ int) *mcptest.Reply {
@@ -292,6 +288,10 @@ func TestCloseIsBoundedWhenTheServerNeverAnswersTheDelete(t *testing.T) {
 				<-block
 			}
 			return nil
+		}
+		c := overHTTP(t, s, mcpclient.Options{})
+		if err := c.Connect(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		start := time.Now()
 		_ = c.Close(t.Context())
