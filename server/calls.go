@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/internal/targets"
+	"github.com/mcpbridge/mcpbridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/server/internal/convert"
+)
+
+// caller is what all services share: the way to a target and back.
+type caller struct {
+	targets *targets.Set
+	log     *slog.Logger
+	budget  time.Duration // for one target within a list over all
+}
+
+// lookup tells an unknown name from other errors: known asks the server's
+// catalogue, and reason is what an absent name is called.
+type lookup struct {
+	reason reason
+	known  func(*mcpclient.Client, context.Context, string) (bool, error)
+}
+
+// knowsBudget bounds the look into the catalogue after an error; when it does
+// not suffice the error stays as it is.
+const knowsBudget = 5 * time.Second
+
+// find returns a target and tells the caller which one it is.
+func (c *caller) find(ctx context.Context, name string) (*targets.Target, error) {
+	target, err := c.targets.Get(name)
+	if err == nil {
+		setTarget(ctx, target.Name())
+	}
+	return target, err
+}
+
+// run sends one request to a target. s gets to know the target and the era;
+// the error is the RPC's.
+func (c *caller) run(ctx context.Context, target string, s *scope, look lookup, send func(*mcpclient.Client) (*mcpclient.Result, error)) (*mcpclient.Result, error) {
+	s.target = target
+	found, err := c.find(ctx, target)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	s.target = found.Name()
+	lease, err := found.Acquire(ctx)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	defer lease.Release()
+	client := lease.Client()
+	result, err := send(client)
+	if result != nil {
+		s.era = result.Era
+	} else if server := client.Status().Server; server != nil {
+		s.era = server.Era
+	}
+	if err == nil {
+		if result.IsError && c.absent(ctx, client, *s, look) {
+			return nil, s.build(s.notFound(look.reason, nil, nil))
+		}
+		return result, nil
+	}
+	f := s.classify(ctx, err)
+	if e, ok := errors.AsType[*mcpclient.Error](err); ok && e.Kind == mcpclient.KindRPC && mayBeUnknown(e.RPC, f.reason) && c.absent(ctx, client, *s, look) {
+		f = s.notFound(look.reason, e.RPC, err)
+	}
+	return nil, s.build(f)
+}
+
+// mayBeUnknown reports whether the server's error may be about a name it does
+// not have. Servers use many codes for that, but some say that it is not, or
+// that it surely is.
+func mayBeUnknown(e *jsonrpc.Error, r reason) bool {
+	existing := []reason{reasonCapabilityRequired, reasonInputRequired, reasonProtocolVersion, reasonResourceNotFound}
+	return e != nil && !slices.Contains(existing, r)
+}
+
+// absent reports whether the server's catalogue surely lacks the name.
+func (c *caller) absent(ctx context.Context, client *mcpclient.Client, s scope, look lookup) bool {
+	if look.known == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, knowsBudget)
+	defer cancel()
+	known, err := look.known(client, ctx, s.name)
+	if err != nil {
+		c.log.DebugContext(ctx, "an error could not be told from an unknown name", "target", s.target, "method", s.method, "error", err)
+		return false
+	}
+	return !known
+}
+
+// continuation is what every request that a server may answer with questions
+// has in common.
+type continuation interface {
+	GetMeta() *structpb.Struct
+	GetClientCapabilities() *pb.ClientCapabilities
+	GetInputResponses() map[string]*pb.InputResponse
+}
+
+// callOptions converts the common part of a request.
+func callOptions(req continuation, state *string) (*mcpclient.CallOptions, error) {
+	meta, err := convert.Meta(req.GetMeta(), "meta")
+	if err != nil {
+		return nil, err
+	}
+	capabilities, err := convert.ClientCapabilities(req.GetClientCapabilities())
+	if err != nil {
+		return nil, err
+	}
+	answers, err := convert.InputResponses(req.GetInputResponses(), "input_responses")
+	if err != nil {
+		return nil, err
+	}
+	return &mcpclient.CallOptions{Meta: meta, Capabilities: capabilities, InputResponses: answers, RequestState: state}, nil
+}
+
+// continues reports whether the request goes on with an earlier one, so that
+// its answer is for this caller alone.
+func continues(o *mcpclient.CallOptions) bool {
+	return len(o.InputResponses) > 0 || o.RequestState != nil
+}
+
+// unexpectedType is a result of a type that its method does not have.
+func (s scope) unexpectedType(r *mcpclient.Result) *failure {
+	f := s.badReply(nil)
+	f.message = s.about("the server answered with a result of type " + quote(r.Type) + ", which this method does not have")
+	return f
+}

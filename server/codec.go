@@ -1,0 +1,77 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"connectrpc.com/connect/v2"
+	"connectrpc.com/connect/v2/connectproto"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// jsonCodec is the JSON codec of the Connect protocol. Unlike the usual one it
+// refuses what it would have to change: unknown fields, and numbers in a
+// Struct or Value that a double cannot hold. Its errors are a [*jsonError].
+//
+// Responses are standard protobuf JSON: lowerCamelCase names, fields at their
+// zero value left out unless the schema tracks their presence.
+type jsonCodec struct{ connectproto.JSONCodec }
+
+var _ connect.StableCodec = (*jsonCodec)(nil)
+
+// jsonError says what is wrong with a JSON request. Both texts may be shown.
+type jsonError struct {
+	field       string // path such as "arguments.items[2].id"; "" = the whole message
+	description string
+}
+
+func (e *jsonError) Error() string {
+	if e.field == "" {
+		return e.description
+	}
+	return e.field + ": " + e.description
+}
+
+// UnmarshalRead decodes one message.
+func (c *jsonCodec) UnmarshalRead(_ context.Context, src io.Reader, msg any) error {
+	message, ok := msg.(proto.Message)
+	if !ok {
+		return fmt.Errorf("server: decode JSON into %T: not a protobuf message", msg)
+	}
+	data, err := readAll(src)
+	if err != nil {
+		return err
+	}
+	descriptor := message.ProtoReflect().Descriptor()
+	if len(bytes.TrimSpace(data)) == 0 {
+		return &jsonError{description: fmt.Sprintf("the request body is empty; send a JSON object, {} for a %s without fields", descriptor.FullName())}
+	}
+	if err := checkJSON(data, descriptor); err != nil {
+		return err
+	}
+	if err := (protojson.UnmarshalOptions{}).Unmarshal(data, message); err != nil {
+		return &jsonError{description: "the JSON does not fit " + string(descriptor.FullName()) + ": " + protojsonText(err)}
+	}
+	return nil
+}
+
+// readAll reads src without a copy when it is a buffer already, as
+// connecthttp's is.
+func readAll(src io.Reader) ([]byte, error) {
+	if buffer, ok := src.(*bytes.Buffer); ok {
+		return buffer.Next(buffer.Len()), nil
+	}
+	return io.ReadAll(src)
+}
+
+// protojsonText is protojson's own text about the caller's JSON, without its
+// prefix and with plain spaces; it quotes nothing but that JSON.
+func protojsonText(err error) string {
+	text := err.Error()
+	text = strings.ReplaceAll(text, "\u00a0", " ")
+	return strings.TrimSpace(strings.TrimPrefix(text, "proto:"))
+}

@@ -1,0 +1,363 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"connectrpc.com/connect/v2"
+
+	"github.com/mcpbridge/mcpbridge/internal/targets"
+	"github.com/mcpbridge/mcpbridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/server/internal/convert"
+)
+
+// reason is the reason of google.rpc.ErrorInfo: what a program branches on.
+type reason string
+
+// Every reason a caller can see.
+const (
+	reasonTargetNotFound        reason = "TARGET_NOT_FOUND"
+	reasonServiceNotFound       reason = "SERVICE_NOT_FOUND" // grpc.health.v1 alone
+	reasonTargetRequired        reason = "TARGET_REQUIRED"
+	reasonTargetUnavailable     reason = "TARGET_UNAVAILABLE"
+	reasonOutcomeUnknown        reason = "OUTCOME_UNKNOWN"
+	reasonConnectionLost        reason = "CONNECTION_LOST"
+	reasonOverloaded            reason = "OVERLOADED"
+	reasonUpstreamRateLimited   reason = "UPSTREAM_RATE_LIMITED"
+	reasonRateLimited           reason = "RATE_LIMITED"
+	reasonTooLarge              reason = "TOO_LARGE"
+	reasonTimeout               reason = "TIMEOUT"
+	reasonCanceled              reason = "CANCELED"
+	reasonMethodNotSupported    reason = "METHOD_NOT_SUPPORTED"
+	reasonToolNotFound          reason = "TOOL_NOT_FOUND"
+	reasonPromptNotFound        reason = "PROMPT_NOT_FOUND"
+	reasonResourceNotFound      reason = "RESOURCE_NOT_FOUND"
+	reasonTaskNotFound          reason = "TASK_NOT_FOUND"
+	reasonInvalidParams         reason = "INVALID_PARAMS"
+	reasonJSONInvalid           reason = "JSON_INVALID"
+	reasonPageTokenInvalid      reason = "PAGE_TOKEN_INVALID"
+	reasonAffinityRequired      reason = "AFFINITY_REQUIRED"
+	reasonCapabilityRequired    reason = "CAPABILITY_REQUIRED"
+	reasonInputRequired         reason = "INPUT_REQUIRED"
+	reasonProtocolVersion       reason = "PROTOCOL_VERSION"
+	reasonUpstreamProtocol      reason = "UPSTREAM_PROTOCOL"
+	reasonUpstreamInternal      reason = "UPSTREAM_INTERNAL"
+	reasonUpstreamAuth          reason = "UPSTREAM_AUTH"
+	reasonUpstreamHTTP          reason = "UPSTREAM_HTTP"
+	reasonCallerUnauthenticated reason = "CALLER_UNAUTHENTICATED"
+	reasonPolicyDenied          reason = "POLICY_DENIED"
+	reasonMCPError              reason = "MCP_ERROR"
+	reasonInternal              reason = "INTERNAL"
+)
+
+// code is the RPC code of a reason. Two reasons have several codes, which
+// [scope.classify] tells apart: UPSTREAM_AUTH and UPSTREAM_HTTP.
+func (r reason) code() connect.Code {
+	switch r {
+	case reasonTargetNotFound, reasonServiceNotFound, reasonToolNotFound, reasonPromptNotFound, reasonResourceNotFound, reasonTaskNotFound:
+		return connect.CodeNotFound
+	case reasonTargetRequired, reasonInvalidParams, reasonJSONInvalid, reasonPageTokenInvalid, reasonAffinityRequired:
+		return connect.CodeInvalidArgument
+	case reasonTargetUnavailable, reasonConnectionLost, reasonUpstreamAuth, reasonUpstreamHTTP:
+		return connect.CodeUnavailable
+	case reasonOutcomeUnknown, reasonMCPError:
+		return connect.CodeUnknown
+	case reasonOverloaded, reasonUpstreamRateLimited, reasonRateLimited, reasonTooLarge:
+		return connect.CodeResourceExhausted
+	case reasonTimeout:
+		return connect.CodeDeadlineExceeded
+	case reasonCanceled:
+		return connect.CodeCanceled
+	case reasonMethodNotSupported:
+		return connect.CodeUnimplemented
+	case reasonCapabilityRequired, reasonInputRequired, reasonProtocolVersion:
+		return connect.CodeFailedPrecondition
+	case reasonCallerUnauthenticated:
+		return connect.CodeUnauthenticated
+	case reasonPolicyDenied:
+		return connect.CodePermissionDenied
+	case reasonUpstreamProtocol, reasonUpstreamInternal, reasonInternal:
+		return connect.CodeInternal
+	}
+	return connect.CodeInternal
+}
+
+// failure is one failed call, classified: everything its RPC error says.
+type failure struct {
+	reason  reason
+	code    connect.Code // 0 = that of reason
+	message string
+	retry   time.Duration  // RetryInfo; 0 = none, since a retry is not known to be safe
+	rpc     *jsonrpc.Error // JsonRpcError; nil = none
+	fields  []violation    // BadRequest
+	cause   error          // for logs, never sent
+}
+
+// violation is one invalid field of a request; reason may be empty.
+type violation struct{ field, description, reason string }
+
+// Error makes a failure an error, so that any layer can refuse a call with
+// one; the message is safe to show.
+func (f *failure) Error() string { return string(f.reason) + ": " + f.message }
+
+// Unwrap returns the private cause.
+func (f *failure) Unwrap() error { return f.cause }
+
+// refuse is a failure that this side decided on.
+func refuse(r reason, message string) *failure { return &failure{reason: r, message: message} }
+
+// refuseField is a failure of one field of the request.
+func refuseField(r reason, field, description string) *failure {
+	return &failure{reason: r, message: field + ": " + description, fields: []violation{{field: field, description: description}}}
+}
+
+// fieldFailure is a field that could not be turned into MCP.
+func fieldFailure(e *convert.FieldError) *failure {
+	r := reasonInvalidParams
+	switch e.Reason {
+	case convert.ReasonInvalidJSON, convert.ReasonNotObject, convert.ReasonTooDeep, convert.ReasonNotFinite:
+		r = reasonJSONInvalid
+	case convert.ReasonBothSet, convert.ReasonNotSet, convert.ReasonIDMismatch, convert.ReasonRefusal:
+	}
+	f := refuseField(r, e.Field, e.Description)
+	f.fields[0].reason = string(e.Reason)
+	f.cause = e
+	return f
+}
+
+// defaultRetry is the RetryInfo of a failure that may be retried and does not
+// say when.
+const defaultRetry = time.Second
+
+// Causes of a context that this side cancelled.
+var (
+	errDraining = errors.New("the bridge is shutting down")
+	errForced   = errors.New("the bridge's shutdown timeout passed")
+)
+
+// scope is what a call was about. Zero fields are left out of its errors.
+type scope struct {
+	target string
+	method string // MCP method
+	name   string // tool or prompt name, or URI
+	era    mcpclient.Era
+	// callerCredential: the credential sent to the server was the caller's own.
+	callerCredential bool
+}
+
+// fail turns any error of a call into the RPC's error. An RPC error authored
+// on this side passes unchanged.
+func (s scope) fail(ctx context.Context, err error) *connect.Error {
+	if rpc, ok := errors.AsType[*connect.Error](err); ok && !rpc.IsRemote() {
+		return rpc
+	}
+	return s.build(s.classify(ctx, err))
+}
+
+// classify decides what an error means to the caller (the table of the
+// project's error contract).
+func (s scope) classify(ctx context.Context, err error) *failure {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	if field, ok := errors.AsType[*convert.FieldError](err); ok {
+		return fieldFailure(field)
+	}
+	if errors.Is(err, targets.ErrRequired) {
+		return refuseField(reasonTargetRequired, "target", "several targets are configured, so the request must name one; HealthService.ListTargets lists them")
+	}
+	if unknown, ok := errors.AsType[*targets.NotFoundError](err); ok {
+		return refuse(reasonTargetNotFound, fmt.Sprintf("there is no target %s; HealthService.ListTargets lists those that are configured", quote(unknown.Name)))
+	}
+	if e, ok := errors.AsType[*mcpclient.Error](err); ok {
+		f := s.classifyClient(ctx, e)
+		f.cause = err
+		return f
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return &failure{reason: reasonTimeout, message: s.about("the caller's deadline passed before the answer came"), cause: err}
+	case errors.Is(err, context.Canceled):
+		return s.canceled(ctx, err, false)
+	}
+	return &failure{reason: reasonInternal, message: "internal error of the bridge; its log has the details", cause: err}
+}
+
+// canceled tells a caller that went away from a bridge that shuts down. sent
+// is true once the server may have begun to act.
+func (s scope) canceled(ctx context.Context, err error, sent bool) *failure {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errForced) && sent && !s.safe():
+		return &failure{reason: reasonOutcomeUnknown, message: s.about("the bridge shut down while the call was running; whether it was carried out is not known"), cause: err}
+	case errors.Is(cause, errForced), errors.Is(cause, errDraining):
+		return draining()
+	}
+	return &failure{reason: reasonCanceled, message: s.about("the caller canceled the call"), cause: err}
+}
+
+// draining is the end of a call or stream that a shutdown cut short.
+func draining() *failure {
+	return &failure{reason: reasonTargetUnavailable, message: "the bridge is shutting down; try again, another replica may answer", retry: defaultRetry, cause: errDraining}
+}
+
+// safe reports whether running the method twice does no harm.
+func (s scope) safe() bool { return s.method != "tools/call" }
+
+func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure {
+	retry := e.RetryAfter
+	if retry <= 0 {
+		retry = defaultRetry
+	}
+	message := s.about(e.Message)
+	switch e.Kind {
+	case mcpclient.KindRPC:
+		if e.RPC != nil {
+			return s.classifyRPC(e.RPC)
+		}
+	case mcpclient.KindInvalid:
+		return refuse(reasonInvalidParams, message)
+	case mcpclient.KindTimeout:
+		return refuse(reasonTimeout, message)
+	case mcpclient.KindCanceled:
+		return s.canceled(ctx, e, e.Sent)
+	case mcpclient.KindUnavailable, mcpclient.KindClosed:
+		return &failure{reason: reasonTargetUnavailable, message: message, retry: retry}
+	case mcpclient.KindLost:
+		if e.SafeToRetry || s.safe() {
+			return &failure{reason: reasonConnectionLost, message: message, retry: retry}
+		}
+		return refuse(reasonOutcomeUnknown, message+"; whether the tool ran is not known, so check before calling again")
+	case mcpclient.KindProtocol:
+		return refuse(reasonUpstreamProtocol, message)
+	case mcpclient.KindTooLarge:
+		return refuse(reasonTooLarge, message+fmt.Sprintf("; the limit is targets.%s.max_reply_bytes", placeholder(s.target)))
+	case mcpclient.KindHTTP:
+		f := &failure{reason: reasonUpstreamHTTP, message: message, rpc: e.RPC}
+		if e.Status >= 400 && e.Status < 500 {
+			f.code = connect.CodeInternal
+		} else if e.SafeToRetry || s.safe() {
+			f.retry = retry
+		}
+		return f
+	case mcpclient.KindUnauthorized:
+		return s.unauthorized(e)
+	case mcpclient.KindRateLimited:
+		return &failure{reason: reasonUpstreamRateLimited, message: message, retry: retry, rpc: e.RPC}
+	case mcpclient.KindOverloaded:
+		return &failure{reason: reasonOverloaded, message: message, retry: retry}
+	case mcpclient.KindUnsupported:
+		return refuse(reasonMethodNotSupported, message)
+	case mcpclient.KindVersion:
+		return &failure{reason: reasonProtocolVersion, message: message, rpc: e.RPC}
+	case mcpclient.KindInternal:
+	}
+	return refuse(reasonInternal, "internal error of the bridge; its log has the details")
+}
+
+// unauthorized blames whoever owns the credential that was refused.
+func (s scope) unauthorized(e *mcpclient.Error) *failure {
+	f := &failure{reason: reasonUpstreamAuth, rpc: e.RPC}
+	switch {
+	case !s.callerCredential:
+		f.message = s.about(fmt.Sprintf("the server refused the bridge's own credential (HTTP %d); set targets.%s.headers in the bridge's configuration", e.Status, placeholder(s.target)))
+	case e.Status == http.StatusForbidden:
+		f.code = connect.CodePermissionDenied
+		f.message = s.about("the server accepted your credential but does not allow this call (HTTP 403); ask its operator for access")
+	default:
+		f.code = connect.CodeUnauthenticated
+		f.message = s.about(fmt.Sprintf("the server refused your credential (HTTP %d); send a valid one", e.Status))
+	}
+	return f
+}
+
+// classifyRPC maps the server's own error (2026-07-28 basic/index, Error
+// Codes; 2025-11-25 for the codes it dropped).
+func (s scope) classifyRPC(e *jsonrpc.Error) *failure {
+	f := &failure{reason: reasonMCPError, rpc: e}
+	said := s.about(fmt.Sprintf("the server answered with error %d: %s", e.Code, quoteLong(e.Message)))
+	f.message = said
+	switch e.Code {
+	case mcpclient.CodeMethodNotFound:
+		f.reason = reasonMethodNotSupported
+	case mcpclient.CodeResourceNotFound:
+		f.reason = reasonResourceNotFound
+	case mcpclient.CodeInvalidParams:
+		f.reason = reasonInvalidParams
+		// 2026-07-28 server/resources, Error Handling: the code for a missing resource.
+		if s.method == "resources/read" && s.era == mcpclient.EraModern {
+			f.reason = reasonResourceNotFound
+		}
+	case mcpclient.CodeCapabilityRequired:
+		f.reason = reasonCapabilityRequired
+		f.message = said + "; it needs " + requiredCapabilities(e.Data) + " in client_capabilities, from a caller that can answer such questions"
+	case mcpclient.CodeURLElicitation:
+		f.reason = reasonInputRequired
+		f.message = said + "; a user must first visit a URL, which a caller gets that sets client_capabilities.elicitation.url"
+	case mcpclient.CodeUnsupportedVersion:
+		f.reason = reasonProtocolVersion
+		f.message = said + fmt.Sprintf("; set targets.%s.protocol_version to a revision that the server speaks%s", placeholder(s.target), supportedVersions(e.Data))
+	case mcpclient.CodeHeaderMismatch, mcpclient.CodeParse, mcpclient.CodeInvalidRequest:
+		f.reason = reasonUpstreamProtocol
+	case mcpclient.CodeInternal:
+		f.reason = reasonUpstreamInternal
+	}
+	return f
+}
+
+// notFound replaces an error about a name that the server's own fresh list
+// does not have.
+func (s scope) notFound(r reason, rpc *jsonrpc.Error, cause error) *failure {
+	f := &failure{reason: r, rpc: rpc, cause: cause}
+	what, list := "tool", "ToolsService.ListTools"
+	if r == reasonPromptNotFound {
+		what, list = "prompt", "PromptsService.ListPrompts"
+	} else if r == reasonResourceNotFound {
+		what, list = "resource", "ResourcesService.ListResources"
+	}
+	f.message = s.aboutTarget("there is no " + what + " " + quote(s.name) + "; " + list + " lists those it has")
+	return f
+}
+
+// badReply is a result that does not have the form its method requires.
+func (s scope) badReply(cause error) *failure {
+	return &failure{reason: reasonUpstreamProtocol, message: s.about("the server's result does not have the form that MCP requires"), cause: cause}
+}
+
+// received maps a failure to read the request message off the wire. EOF is no
+// failure but the end of a stream.
+func received(ctx context.Context, err error, messageName string, limit int, timeout time.Duration) error {
+	rpc, ok := errors.AsType[*connect.Error](err)
+	if !ok || errors.Is(err, io.EOF) {
+		return err
+	}
+	var f *failure
+	switch bad, isJSON := errors.AsType[*jsonError](err); {
+	case isJSON:
+		f = refuseField(reasonJSONInvalid, bad.field, bad.description)
+		if bad.field == "" {
+			f = refuse(reasonJSONInvalid, bad.description)
+		}
+	case rpc.Code() == connect.CodeResourceExhausted:
+		f = refuse(reasonTooLarge, fmt.Sprintf("the request message is larger than %d bytes, the bridge's listen.max_request_bytes; send less or raise it", limit))
+	case rpc.Code() == connect.CodeDeadlineExceeded && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		f = refuse(reasonTimeout, fmt.Sprintf("the request message did not arrive within %v of its headers; send it without pauses", timeout))
+	case rpc.Code() == connect.CodeDeadlineExceeded:
+		f = refuse(reasonTimeout, "the caller's deadline passed before the whole request had arrived")
+	case rpc.Code() == connect.CodeInvalidArgument:
+		f = refuse(reasonInvalidParams, fmt.Sprintf("the request could not be decoded as %s; check its encoding, its compression and that the caller's schema is the bridge's", messageName))
+	case rpc.Code() == connect.CodeUnimplemented:
+		return rpc // zero or several messages in a unary call
+	case rpc.Code() == connect.CodeInternal:
+		f = refuse(reasonInvalidParams, "the request ended before its message was complete")
+	default:
+		f = scope{}.canceled(ctx, err, false)
+	}
+	f.cause = err
+	return scope{}.build(f)
+}

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"connectrpc.com/connect/v2"
+	"connectrpc.com/connect/v2/connecthttp"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Response headers of every call.
+const (
+	// HeaderTarget names the target that answered; absent when several did.
+	HeaderTarget = "mcp-bridge-target"
+	// HeaderTraceID is the trace the call belongs to; absent without tracing.
+	HeaderTraceID = "mcp-bridge-trace-id"
+)
+
+// Peer is what a listener knows of the caller. It is the only thing a listener
+// puts into the context.
+type Peer struct {
+	Protocol string // of the connection, such as "HTTP/2.0"
+	Addr     string // address and port of the other side, as the listener saw it
+	TLS      *tls.ConnectionState
+	// ReadDeadline bounds reading the rest of the request; nil when the
+	// listener cannot.
+	ReadDeadline func(time.Time) error
+}
+
+type peerKey struct{}
+
+// WithPeer returns a context that carries the peer, for listeners.
+func WithPeer(ctx context.Context, peer *Peer) context.Context {
+	return context.WithValue(ctx, peerKey{}, peer)
+}
+
+// PeerFrom returns the peer that a listener put into the context; its zero
+// value when there was none, as in calls within the process.
+func PeerFrom(ctx context.Context) Peer {
+	if peer, ok := ctx.Value(peerKey{}).(*Peer); ok {
+		return *peer
+	}
+	return Peer{}
+}
+
+// readDeadline sets the peer's read deadline where there is one. Its error is
+// of no use: the worst that follows is a read without the limit.
+func (p Peer) readDeadline(t time.Time) {
+	if p.ReadDeadline != nil {
+		_ = p.ReadDeadline(t)
+	}
+}
+
+// report sets the trace header and logs the call. It is the outermost of our
+// own interceptors, so that it sees what the caller will see.
+func (s *Server) report(next connect.ServerFunc) connect.ServerFunc {
+	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
+		start := time.Now()
+		info, ok := connect.CallInfoForServerContext(ctx)
+		if !ok {
+			return next(ctx, spec, stream)
+		}
+		if s.opts.TraceID != nil {
+			if id := s.opts.TraceID(ctx); id != "" {
+				info.ResponseHeader().Set(HeaderTraceID, id)
+			}
+		}
+		err := next(ctx, spec, stream)
+		if err != nil && isGet(ctx) {
+			info.ResponseHeader().Set("Cache-Control", "no-store")
+		}
+		if s.log.Enabled(ctx, slog.LevelDebug) {
+			s.logCall(ctx, spec, info, err, time.Since(start))
+		}
+		return err
+	}
+}
+
+func (s *Server) logCall(ctx context.Context, spec connect.Spec, info *connect.CallInfo, err error, took time.Duration) {
+	attrs := []slog.Attr{
+		slog.String("procedure", spec.Procedure),
+		slog.String("protocol", info.Protocol),
+		slog.String("codec", info.Codec),
+		slog.String("peer", PeerFrom(ctx).Addr),
+		slog.String("target", info.ResponseHeader().Get(HeaderTarget)),
+		slog.Duration("took", took),
+		slog.Int("request_bytes", info.ReceiveStats.Size),
+		slog.Int("response_bytes", info.SendStats.Size),
+	}
+	code := "ok"
+	if err != nil {
+		code = connect.CodeOf(err).String()
+		attrs = append(attrs, slog.String("error", err.Error()))
+		// An RPC error shows what the caller sees; its cause is for the log.
+		if cause := errors.Unwrap(err); cause != nil {
+			attrs = append(attrs, slog.String("cause", cause.Error()))
+		}
+	}
+	s.log.LogAttrs(ctx, slog.LevelDebug, "call", append(attrs, slog.String("code", code))...)
+}
+
+// drain ends streams when the bridge shuts down; calls with one request and
+// one answer finish.
+func (s *Server) drain(next connect.ServerFunc) connect.ServerFunc {
+	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
+		if spec.StreamType == connect.StreamTypeUnary {
+			return next(ctx, spec, stream)
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		peer := PeerFrom(ctx)
+		stop := context.AfterFunc(s.draining, func() {
+			cancel(errDraining)
+			if spec.StreamType&connect.StreamTypeClient != 0 {
+				// A Receive that waits for the caller does not see ctx.
+				peer.readDeadline(time.Unix(1, 0))
+			}
+		})
+		defer stop()
+		err := next(ctx, spec, stream)
+		if err != nil && errors.Is(context.Cause(ctx), errDraining) {
+			return scope{}.build(draining())
+		}
+		return err
+	}
+}
+
+// recoverPanics turns a panic into an error that says nothing of it. It is
+// inside telemetry and log, so that they see the error.
+func (s *Server) recoverPanics(next connect.ServerFunc) connect.ServerFunc {
+	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) (err error) {
+		defer func() {
+			if value := recover(); value != nil {
+				s.log.LogAttrs(ctx, slog.LevelError, "panic in a call",
+					slog.String("procedure", spec.Procedure), slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
+				err = scope{}.build(refuse(reasonInternal, "internal error of the bridge; its log has the details"))
+			}
+		}()
+		return next(ctx, spec, stream)
+	}
+}
+
+// author makes every error of a call one of errors.go, and bounds the time a
+// single request message may take to arrive.
+func (s *Server) author(next connect.ServerFunc) connect.ServerFunc {
+	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
+		wrapped := &authoredStream{ServerStream: stream, ctx: ctx, limit: s.opts.MaxRequestBytes, timeout: s.opts.bodyTimeout}
+		if method, ok := spec.Schema.(protoreflect.MethodDescriptor); ok {
+			wrapped.message = string(method.Input().FullName())
+		}
+		if spec.StreamType&connect.StreamTypeClient == 0 && !isGet(ctx) {
+			wrapped.peer = PeerFrom(ctx)
+		}
+		if err := next(ctx, spec, wrapped); err != nil {
+			return scope{}.fail(ctx, err)
+		}
+		return nil
+	}
+}
+
+// authoredStream rewrites the transport's errors, which hold text of the Go
+// runtime, addresses, and limits without the name of their setting.
+type authoredStream struct {
+	connect.ServerStream
+
+	ctx     context.Context //nolint:containedctx // of the call the stream belongs to
+	message string          // name of the request message
+	limit   int
+	peer    Peer          // zero = no deadline for reading
+	timeout time.Duration // for one message, when there is a peer
+}
+
+func (a *authoredStream) Receive(msg any) error {
+	until := time.Now().Add(a.timeout)
+	if deadline, ok := a.ctx.Deadline(); ok && deadline.Before(until) {
+		until = deadline
+	}
+	a.peer.readDeadline(until)
+	err := a.ServerStream.Receive(msg)
+	a.peer.readDeadline(time.Time{})
+	if err != nil {
+		return received(a.ctx, err, a.message, a.limit, a.timeout)
+	}
+	return nil
+}
+
+func (a *authoredStream) Send(msg any) error {
+	err := a.ServerStream.Send(msg)
+	if err != nil && connect.CodeOf(err) == connect.CodeInternal {
+		return fmt.Errorf("encode the response: %v", err) //nolint:errorlint // cut loose: its text must not reach the caller
+	}
+	return err
+}
+
+// setTarget tells the caller which target answers.
+func setTarget(ctx context.Context, name string) {
+	if info, ok := connect.CallInfoForServerContext(ctx); ok {
+		info.ResponseHeader().Set(HeaderTarget, name)
+	}
+}
+
+// isGet reports whether the call is a Connect GET, whose answer HTTP caches
+// may keep.
+func isGet(ctx context.Context) bool {
+	info, _ := connecthttp.ServerInfoForContext(ctx)
+	return info.HTTPMethod() == http.MethodGet
+}
