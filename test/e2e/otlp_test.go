@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"compress/gzip"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// collector is an OTLP/HTTP receiver that keeps the spans it gets, by span id.
+type collector struct {
+	url string
+
+	mu    sync.Mutex
+	spans map[string]*tracepb.Span
+}
+
+func collect(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{spans: map[string]*tracepb.Span{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/traces", c.traces)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+// environment makes a process export to the collector soon after each span.
+func (c *collector) environment() []string {
+	return []string{
+		"OTEL_TRACES_EXPORTER=otlp",
+		"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url,
+		"OTEL_BSP_SCHEDULE_DELAY=50",
+	}
+}
+
+func (c *collector) find(spanID string) (*tracepb.Span, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	span, ok := c.spans[spanID]
+	return span, ok
+}
+
+func (c *collector) traces(w http.ResponseWriter, r *http.Request) {
+	var body io.Reader = r.Body
+	if r.Header.Get("Content-Encoding") == "gzip" {
+		unzipped, err := gzip.NewReader(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		body = unzipped
+	}
+	raw, err := io.ReadAll(body)
+	var request coltrace.ExportTraceServiceRequest
+	if err != nil || proto.Unmarshal(raw, &request) != nil {
+		http.Error(w, "not an export request", http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range request.GetResourceSpans() {
+		for _, scope := range resource.GetScopeSpans() {
+			for _, span := range scope.GetSpans() {
+				c.spans[hex.EncodeToString(span.GetSpanId())] = span
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
