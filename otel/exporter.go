@@ -39,7 +39,7 @@ type exporter struct {
 	sdktrace.SpanExporter
 
 	logger *slog.Logger
-	abort  context.Context // ends when exports must not go on
+	abort  context.Context //nolint:containedctx // ends when exports must not go on
 
 	mu      sync.Mutex // guards the rest
 	lost    int        // spans lost since the last log line

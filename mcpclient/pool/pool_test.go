@@ -160,7 +160,7 @@ func TestTheCallersDeadlineBoundsTheQueue(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := p.Acquire(ctx)
-		wantKind(t, err, mcpclient.KindTimeout)
+		_ = wantKind(t, err, mcpclient.KindTimeout)
 		if waited := time.Since(began); waited != 5*time.Second {
 			t.Errorf("waited %v, want 5s", waited)
 		}

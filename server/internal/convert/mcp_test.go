@@ -199,8 +199,8 @@ func fieldsToMCP(t testing.TB, m protoreflect.Message, out map[string]any) map[s
 			out[jsonName(base)] = v
 		}
 	}
-	if extra != nil {
-		maps.Copy(out, extra.(map[string]any))
+	if members, ok := extra.(map[string]any); ok {
+		maps.Copy(out, members)
 	}
 	return out
 }
@@ -225,7 +225,11 @@ func fieldToMCP(t testing.TB, fd protoreflect.FieldDescriptor, v protoreflect.Va
 			requests := map[string]any{}
 			for i := range v.List().Len() {
 				m := v.List().Get(i).Message()
-				requests[m.Interface().(*pb.InputRequest).GetId()] = toMCP(t, m)
+				question, ok := m.Interface().(*pb.InputRequest)
+				if !ok {
+					t.Fatalf("%v is no question", m)
+				}
+				requests[question.GetId()] = toMCP(t, m)
 			}
 			return requests
 		}
