@@ -165,12 +165,12 @@ func TestTheCallersDeadlineBoundsTheQueue(t *testing.T) {
 			t.Errorf("waited %v, want 5s", waited)
 		}
 		_, err = p.Acquire(ctx)
-		wantKind(t, err, mcpclient.KindTimeout)
+		_ = wantKind(t, err, mcpclient.KindTimeout)
 
 		gone, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, leave)
 		_, err = p.Acquire(gone)
-		wantKind(t, err, mcpclient.KindCanceled)
+		_ = wantKind(t, err, mcpclient.KindCanceled)
 		if got := p.Stat(); got.Queued != 0 || got.InFlight != 1 {
 			t.Errorf("those who left are still counted: %+v", got)
 		}
@@ -216,13 +216,13 @@ func TestCloseFailsTheQueueAndWaitsForLeases(t *testing.T) {
 		for range 2 {
 			go func() { closed <- p.Close(t.Context()) }()
 		}
-		wantKind(t, <-queued, mcpclient.KindClosed)
+		_ = wantKind(t, <-queued, mcpclient.KindClosed)
 		synctest.Wait()
 		if len(closed) != 0 {
 			t.Error("Close returned while a lease was out")
 		}
 		_, err := p.Acquire(t.Context())
-		wantKind(t, err, mcpclient.KindClosed)
+		_ = wantKind(t, err, mcpclient.KindClosed)
 		held.Release()
 		for range 2 {
 			if err := <-closed; err != nil {

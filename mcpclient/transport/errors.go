@@ -1,0 +1,111 @@
+package transport
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+)
+
+// ErrorKind says what became of a message.
+type ErrorKind int
+
+const (
+	// NotSent: the server surely did not read the message.
+	NotSent ErrorKind = iota + 1
+	// Lost: the connection or stream ended without a response; the server may
+	// have acted.
+	Lost
+	// Status: an HTTP status other than success; see Error.Status, Error.RPC.
+	Status
+	// SessionGone: HTTP 404 on a request that carried a session id.
+	SessionGone
+	// Malformed: the reply is not what the protocol allows.
+	Malformed
+	// TooLarge: the reply exceeds Error.Limit bytes.
+	TooLarge
+	// Closed: Close was called on the connection.
+	Closed
+)
+
+var kindNames = [...]string{
+	NotSent: "not sent", Lost: "lost", Status: "status", SessionGone: "session gone",
+	Malformed: "malformed", TooLarge: "too large", Closed: "closed",
+}
+
+// String returns the kind's name in lower case.
+func (k ErrorKind) String() string {
+	if k <= 0 || int(k) >= len(kindNames) {
+		return fmt.Sprintf("kind(%d)", int(k))
+	}
+	return kindNames[k]
+}
+
+// Error is the one error type of this package; a context's error is wrapped
+// without it.
+type Error struct {
+	Kind ErrorKind
+	// Status is the HTTP status of Status and SessionGone, else 0.
+	Status int
+	// RPC is the JSON-RPC error found in the body of such a reply.
+	RPC *jsonrpc.Error
+	// RetryAfter is how long the server asks to wait; 0 = it did not say.
+	RetryAfter time.Duration
+	// WWWAuthenticate is that header of a 401 or 403. It is a challenge, not
+	// safe to show.
+	WWWAuthenticate string
+	// ContentType is the reply's, for Malformed.
+	ContentType string
+	// Limit is the exceeded size in bytes, for TooLarge.
+	Limit int64
+	// Message says what happened and what to do. It is safe to show: it never
+	// holds header values or secrets, and at most 200 bytes of a reply.
+	Message string
+	// Err is the private cause, for logs; it may be nil.
+	Err error
+}
+
+// Error returns the message and the private cause, for logs.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Message
+	}
+	return e.Message + ": " + e.Err.Error()
+}
+
+// Unwrap returns the private cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is matches another *Error by Kind alone, so that
+// errors.Is(err, &Error{Kind: SessionGone}) works.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Kind == e.Kind
+}
+
+// excerptBytes bounds what an error message shows of a reply.
+const excerptBytes = 200
+
+// excerpt returns the start of b in printable form, at most excerptBytes long.
+func excerpt(b []byte) string {
+	var s strings.Builder
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		b = b[size:]
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			r = ' '
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			r = '.'
+		}
+		if s.Len()+utf8.RuneLen(r) > excerptBytes-len("…") {
+			s.WriteString("…")
+			break
+		}
+		s.WriteRune(r)
+	}
+	return s.String()
+}

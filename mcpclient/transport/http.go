@@ -1,0 +1,399 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+)
+
+// HTTP is the streamable HTTP transport, for servers of both eras. URL is
+// required; fields must not change after the first Dial.
+type HTTP struct {
+	// URL is the MCP endpoint, http or https.
+	URL string
+	// Header is added to every request. Headers of the protocol win over it,
+	// and Accept is extended by it.
+	Header http.Header
+	// Client sends the requests; nil = a tuned one of this transport's own,
+	// with proxies from the environment. Its CheckRedirect and Timeout are not
+	// used: redirects are followed by the rules of this package, and contexts
+	// bound requests.
+	Client *http.Client
+	// MaxReplyBytes bounds one reply or one event; 0 = DefaultMaxReplyBytes,
+	// negative = none.
+	MaxReplyBytes int64
+	// NoGetStream keeps Ready from opening the GET stream of legacy servers.
+	NoGetStream bool
+	// Logger; nil = no logs.
+	Logger *slog.Logger
+
+	setup   sync.Once
+	client  *http.Client
+	own     bool
+	readers sync.Pool // of *bufio.Reader, for event streams
+}
+
+// Name returns NameHTTP.
+func (h *HTTP) Name() string { return NameHTTP }
+
+// Validate reports what is wrong with the configuration.
+func (h *HTTP) Validate() error {
+	_, err := h.parse()
+	return err
+}
+
+func (h *HTTP) parse() (*url.URL, error) {
+	u, err := url.Parse(h.URL)
+	switch {
+	case err != nil:
+		// The cause repeats the URL, which may hold secrets.
+		return nil, errors.New("the URL cannot be parsed; write it like https://host/path")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("the URL's scheme is %q; use http or https", u.Scheme)
+	case u.Host == "" || u.Hostname() == "":
+		return nil, errors.New("the URL has no host; write it like https://host/path")
+	case u.Path == "":
+		u.Path = "/"
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, checkHeader(h.Header)
+}
+
+// Dial returns a connection; it does no I/O. It fails only on configuration
+// that Validate refuses.
+func (h *HTTP) Dial(ctx context.Context, handler Handler) (Conn, error) {
+	u, err := h.parse()
+	if err != nil {
+		return nil, &Error{Kind: NotSent, Message: err.Error()}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("dial %s: %w", u.Host, err)
+	}
+	h.setup.Do(func() { h.client, h.own = h.newClient(u.Scheme) })
+	c := &httpConn{
+		transport: h, client: h.client, url: u, host: u.Host, handler: handler,
+		log: h.Logger, limit: h.MaxReplyBytes, done: make(chan struct{}), calls: make(map[jsonrpc.ID]struct{}),
+		base: http.Header{"User-Agent": {"mcpbridge"}},
+	}
+	if c.handler == nil {
+		c.handler = func(Inbound) {}
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.limit == 0 {
+		c.limit = DefaultMaxReplyBytes
+	}
+	addHeader(c.base, h.Header)
+	for name, values := range h.Header {
+		if http.CanonicalHeaderKey(name) == "Host" && len(values) > 0 {
+			c.host = values[0]
+		}
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// newClient returns the client to use and whether its connections are ours.
+func (h *HTTP) newClient(scheme string) (*http.Client, bool) {
+	client := &http.Client{}
+	if h.Client != nil {
+		*client = *h.Client
+	}
+	client.CheckRedirect = checkRedirect
+	client.Timeout = 0
+	if h.Client != nil {
+		return client, false
+	}
+	// Node and uvicorn drop idle connections after 5 s. A POST written into
+	// that moment is lost without anyone knowing whether it was read, so plain
+	// HTTP connections are given up before. Load balancers wait a minute.
+	idle := 4 * time.Second
+	if scheme == "https" {
+		idle = 50 * time.Second
+	}
+	client.Transport = &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		MaxIdleConnsPerHost:    256,
+		IdleConnTimeout:        idle,
+		MaxResponseHeaderBytes: 1 << 20,
+		// Compression makes proxies hold back events, and would let a small
+		// reply grow past the limits unseen.
+		DisableCompression: true,
+	}
+	return client, true
+}
+
+// httpConn is one logical connection: a session of a legacy server, or just a
+// set of requests to a modern one.
+type httpConn struct {
+	transport *HTTP
+	client    *http.Client
+	url       *url.URL
+	host      string
+	base      http.Header
+	handler   Handler
+	log       *slog.Logger
+	limit     int64
+
+	//nolint:containedctx // it ends at Close
+	ctx     context.Context
+	cancel  context.CancelFunc
+	done    chan struct{}
+	wg      sync.WaitGroup // calls, drains and the GET stream
+	closing sync.Once
+	lingers atomic.Int32 // event streams in a row that the server kept open behind the response
+
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	calls     map[jsonrpc.ID]struct{}
+	session   string
+	gone      bool // the server has forgotten the session
+	version   string
+	listening bool
+}
+
+// exchange is one request of ours with whatever answers it.
+type exchange struct {
+	conn *httpConn
+	//nolint:containedctx // the caller's; an exchange lives inside of one call
+	parent context.Context
+	//nolint:containedctx // it ends with parent, Close, or end
+	ctx     context.Context
+	cancel  context.CancelFunc
+	stop    func() bool
+	req     *Request
+	session string // the session id that was sent
+	offered string // the session id in the reply
+	wrote   atomic.Bool
+	linger  bool // a drain goroutine ends ctx
+}
+
+// Call sends a request and waits for its response.
+func (c *httpConn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
+	if r.ID.IsZero() {
+		return nil, &Error{Kind: NotSent, Message: "a request needs an id; use Notify for notifications"}
+	}
+	x, err := c.begin(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer x.end()
+	resp, err := x.post() //nolint:bodyclose // response closes it
+	if err != nil {
+		return nil, err
+	}
+	m, err := x.response(resp)
+	if err != nil {
+		return nil, err
+	}
+	if r.Method == "initialize" && !r.Modern && m.Error == nil && x.offered != "" {
+		c.mu.Lock()
+		c.session, c.gone = x.offered, false
+		c.mu.Unlock()
+	}
+	return m, nil
+}
+
+// Notify sends a notification. Whatever comes with a success is ignored.
+func (c *httpConn) Notify(ctx context.Context, r *Request) error {
+	n := *r
+	n.ID = jsonrpc.ID{}
+	return c.send(ctx, &n)
+}
+
+// Reply sends our response to a request of a legacy server.
+func (c *httpConn) Reply(ctx context.Context, body []byte, version string) error {
+	return c.send(ctx, &Request{Body: body, Version: version})
+}
+
+func (c *httpConn) send(ctx context.Context, r *Request) error {
+	x, err := c.begin(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer x.end()
+	resp, err := x.post()
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return x.statusError(resp)
+	}
+	if mediaType(resp.Header) == typeStream {
+		_ = resp.Body.Close() // nothing to wait for
+		return nil
+	}
+	x.release(resp.Body)
+	return nil
+}
+
+// begin registers an exchange; end must follow.
+func (c *httpConn) begin(ctx context.Context, r *Request) (*exchange, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%s was not sent: %w", subject(r), err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errConnClosed()
+	}
+	x := &exchange{conn: c, parent: ctx, req: r}
+	if !r.Modern && r.Method != "initialize" {
+		if c.gone {
+			return nil, errSessionGone(nil)
+		}
+		x.session = c.session
+	}
+	if !r.ID.IsZero() {
+		if _, taken := c.calls[r.ID]; taken {
+			return nil, errDuplicateID(r.ID)
+		}
+		c.calls[r.ID] = struct{}{}
+	}
+	c.wg.Add(1)
+	x.ctx, x.cancel = context.WithCancel(ctx)
+	x.stop = context.AfterFunc(c.ctx, x.cancel)
+	return x, nil
+}
+
+func (x *exchange) end() {
+	c := x.conn
+	if !x.linger {
+		x.stop()
+		x.cancel()
+	}
+	if !x.req.ID.IsZero() {
+		c.mu.Lock()
+		delete(c.calls, x.req.ID)
+		c.mu.Unlock()
+	}
+	c.wg.Done()
+}
+
+// ended returns the error of a caller that left or a connection that was
+// closed; nil while both are there.
+func (x *exchange) ended() error {
+	if err := x.parent.Err(); err != nil {
+		return fmt.Errorf("%s got no response: %w", subject(x.req), err)
+	}
+	if x.conn.ctx.Err() != nil {
+		return errConnClosed()
+	}
+	return nil
+}
+
+// Ready records the negotiated version and opens the GET stream of a legacy
+// server.
+func (c *httpConn) Ready(n Negotiated) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version = n.Version
+	if n.Modern || c.closed || c.listening || c.transport.NoGetStream {
+		return
+	}
+	c.listening = true
+	c.wg.Go(c.listen)
+}
+
+// PerRequestStreams returns true.
+func (c *httpConn) PerRequestStreams() bool { return true }
+
+// Done is closed by Close.
+func (c *httpConn) Done() <-chan struct{} { return c.done }
+
+// Err returns an error of kind Closed after Close.
+func (c *httpConn) Err() error {
+	select {
+	case <-c.done:
+		return errConnClosed()
+	default:
+		return nil
+	}
+}
+
+// deleteTimeout bounds the DELETE that ends a session.
+const deleteTimeout = 5 * time.Second
+
+// Close fails what is pending, deletes the session if there is one, and waits
+// for all goroutines.
+func (c *httpConn) Close(ctx context.Context) error {
+	var err error
+	c.closing.Do(func() {
+		c.mu.Lock()
+		c.closed = true
+		session, version, gone := c.session, c.version, c.gone
+		c.mu.Unlock()
+		c.cancel()
+		close(c.done)
+		if session != "" && !gone {
+			c.deleteSession(ctx, session, version)
+		}
+		err = wait(ctx, &c.wg)
+		if c.transport.own {
+			c.client.CloseIdleConnections()
+		}
+	})
+	return err
+}
+
+// wait waits for wg until ctx ends.
+func wait(ctx context.Context, wg *sync.WaitGroup) error {
+	idle := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close the connection: %w", ctx.Err())
+	}
+}
+
+// newReader returns a buffered reader from the pool; freeReader puts it back.
+func (h *HTTP) newReader(body io.Reader) *bufio.Reader {
+	if r, ok := h.readers.Get().(*bufio.Reader); ok {
+		r.Reset(body)
+		return r
+	}
+	return bufio.NewReaderSize(body, 8<<10)
+}
+
+func (h *HTTP) freeReader(r *bufio.Reader) {
+	r.Reset(nil) // do not keep the body alive
+	h.readers.Put(r)
+}
+
+func subject(r *Request) string {
+	if r.Method == "" {
+		return "the reply"
+	}
+	return r.Method
+}
+
+func errConnClosed() error {
+	return &Error{Kind: Closed, Message: "the connection to the server was closed"}
+}
+
+func errDuplicateID(id jsonrpc.ID) error {
+	return &Error{Kind: NotSent, Message: fmt.Sprintf("request id %v is already in flight on this connection; ids must be unique", id)}
+}

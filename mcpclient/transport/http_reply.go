@@ -1,0 +1,298 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+)
+
+// response reads the reply to a request up to the response.
+func (x *exchange) response(resp *http.Response) (*jsonrpc.Message, error) {
+	if resp.StatusCode/100 != 2 {
+		return nil, x.statusError(resp)
+	}
+	if x.req.Method == "initialize" && !x.req.Modern {
+		x.offered = resp.Header.Get(headerSession)
+		x.session = x.offered // a stream of this reply is resumed inside the session
+	}
+	switch kind := mediaType(resp.Header); {
+	case kind == typeStream:
+		return x.stream(resp)
+	case jsonType(kind):
+		return x.document(resp, resp.Body)
+	case kind == "" || kind == "text/plain" || kind == "application/octet-stream":
+		return x.sniff(resp) // what servers send that set no type, or whose library guesses
+	default:
+		return nil, x.unexpectedType(resp)
+	}
+}
+
+// mediaType returns the content type in lower case without parameters; "" when
+// there is none.
+func mediaType(h http.Header) string {
+	value := h.Get("Content-Type")
+	kind, _, err := mime.ParseMediaType(value)
+	if err != nil { // broken parameters do not make the type unclear
+		kind, _, _ = strings.Cut(value, ";")
+		kind = strings.ToLower(strings.TrimSpace(kind))
+	}
+	return kind
+}
+
+func jsonType(kind string) bool {
+	return kind == typeJSON || kind == "text/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
+}
+
+// sniff decides by the first byte what a reply is whose content type says
+// nothing.
+func (x *exchange) sniff(resp *http.Response) (*jsonrpc.Message, error) {
+	r := bufio.NewReaderSize(resp.Body, 512)
+	start, _ := r.Peek(1)
+	for len(start) == 1 && (start[0] == ' ' || start[0] == '\n' || start[0] == '\r') {
+		_, _ = r.Discard(1) // cannot fail: the byte is buffered
+		start, _ = r.Peek(1)
+	}
+	if len(start) == 1 && (start[0] == '{' || start[0] == '[') {
+		return x.document(resp, r)
+	}
+	for _, field := range []string{":", "data:", "event:", "id:", "retry:"} {
+		if b, _ := r.Peek(len(field)); string(b) == field {
+			resp.Body = readCloser{r, resp.Body}
+			return x.stream(resp)
+		}
+	}
+	resp.Body = readCloser{r, resp.Body}
+	return nil, x.unexpectedType(resp)
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// document reads a reply that is one JSON document.
+func (x *exchange) document(resp *http.Response, body io.Reader) (*jsonrpc.Message, error) {
+	defer resp.Body.Close()
+	c := x.conn
+	if c.limit >= 0 && resp.ContentLength > c.limit {
+		return nil, c.errTooLarge()
+	}
+	data, err := readAll(body, resp.ContentLength, c.limit)
+	switch {
+	case errors.Is(err, errTooLarge):
+		return nil, c.errTooLarge()
+	case err != nil:
+		if ended := x.ended(); ended != nil {
+			return nil, ended
+		}
+		return nil, errLost("the connection to "+c.url.Host+" ended inside the reply", err)
+	}
+	data = bytes.TrimPrefix(data, []byte(bom))
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, x.malformed(resp, nil, fmt.Sprintf("the server answered %s with HTTP %d and no body; check that the URL is the MCP endpoint", x.req.Method, resp.StatusCode), nil)
+	}
+	if !x.req.Modern {
+		if elements, ok, err := jsonrpc.DecodeBatch(data); ok {
+			return x.batch(resp, data, elements, err)
+		}
+	}
+	m, err := jsonrpc.Decode(data)
+	if err != nil {
+		return nil, x.malformed(resp, data, "the reply is not a JSON-RPC message", err)
+	}
+	if m.Kind != jsonrpc.Response {
+		return nil, x.malformed(resp, data, "the reply is a JSON-RPC "+m.Kind.String()+", not a response", nil)
+	}
+	if !x.adopt(m, true) {
+		return nil, x.malformed(resp, nil, fmt.Sprintf("the response has id %v, the request %v; the server mixes up replies", m.ID, x.req.ID), nil)
+	}
+	return m, nil
+}
+
+// batch looks for the response in a JSON array (2025-03-26 and older).
+func (x *exchange) batch(resp *http.Response, data []byte, elements [][]byte, err error) (*jsonrpc.Message, error) {
+	var found *jsonrpc.Message
+	for _, element := range elements {
+		m, decodeErr := jsonrpc.Decode(element)
+		switch {
+		case decodeErr != nil:
+			err = decodeErr
+		case m.Kind != jsonrpc.Response:
+			x.conn.handler(Inbound{Message: m, Origin: x.req.ID})
+		case found == nil && x.adopt(m, len(elements) == 1):
+			found = m
+		}
+	}
+	if found == nil {
+		return nil, x.malformed(resp, data, "the reply is a JSON array without a response to the request", err)
+	}
+	return found, nil
+}
+
+// adopt reports whether a response on this request's own reply answers it, and
+// gives it our id if it does. Errors may come with any id when they are all
+// that the reply holds, or without one; results only without one, since a
+// foreign id means that the server confuses its requests.
+func (x *exchange) adopt(m *jsonrpc.Message, alone bool) bool {
+	if m.ID != x.req.ID && !m.ID.IsZero() && !(alone && m.Error != nil) {
+		return false
+	}
+	m.ID = x.req.ID
+	return true
+}
+
+func (x *exchange) malformed(resp *http.Response, data []byte, message string, cause error) error {
+	if len(data) > 0 {
+		message += "; it starts with: " + excerpt(data)
+	}
+	return &Error{Kind: Malformed, ContentType: mediaType(resp.Header), Message: message, Err: cause}
+}
+
+// unexpectedType is for replies that are neither JSON nor an event stream.
+func (x *exchange) unexpectedType(resp *http.Response) error {
+	kind := mediaType(resp.Header)
+	data := x.firstBytes(resp, 512)
+	if ended := x.ended(); ended != nil {
+		return ended
+	}
+	named := "content type " + kind
+	switch {
+	case len(kind) > 100 || excerpt([]byte(kind)) != kind:
+		named = "an invalid content type"
+	case kind == "" && len(data) == 0:
+		return x.malformed(resp, nil, fmt.Sprintf("the server answered %s with HTTP %d and no body; check that the URL is the MCP endpoint", x.req.Method, resp.StatusCode), nil)
+	case kind == "":
+		named = "no content type"
+	}
+	return x.malformed(resp, data, "the reply has "+named+", not application/json or text/event-stream; check that the URL is the MCP endpoint", nil)
+}
+
+const (
+	errorBodyBytes = 1 << 20         // an error's body is not read further
+	errorBodyWait  = 2 * time.Second // nor waited for longer
+)
+
+// firstBytes reads the start of a body that only serves an error message, and
+// closes it. It ends the exchange's context when the body does not come.
+func (x *exchange) firstBytes(resp *http.Response, n int64) []byte {
+	timer := time.AfterFunc(errorBodyWait, x.cancel)
+	defer timer.Stop()
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, n)) // what came is enough
+	return data
+}
+
+// statusError describes a reply that is no success. The body belongs to this
+// request whatever id it carries.
+func (x *exchange) statusError(resp *http.Response) error {
+	c := x.conn
+	data := bytes.TrimPrefix(x.firstBytes(resp, errorBodyBytes), []byte(bom))
+	if ended := x.ended(); ended != nil {
+		return ended
+	}
+	e := &Error{
+		Kind: Status, Status: resp.StatusCode, ContentType: mediaType(resp.Header),
+		RetryAfter: retryAfter(resp.Header.Get("Retry-After"), time.Now()),
+	}
+	if bytes.Contains(data, []byte(`"jsonrpc"`)) { // else any {"error":{…}} of a gateway would pass
+		if m, err := jsonrpc.Decode(data); err == nil && m.Kind == jsonrpc.Response {
+			e.RPC = m.Error
+		}
+	}
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		e.WWWAuthenticate = strings.Join(resp.Header.Values("WWW-Authenticate"), ", ")
+	}
+	if resp.StatusCode == http.StatusNotFound && x.session != "" {
+		c.mu.Lock()
+		if c.session == x.session {
+			c.gone = true
+		}
+		c.mu.Unlock()
+		e.Kind = SessionGone
+		e.Message = "the server no longer knows this session; initialize a new one"
+		return e
+	}
+	e.Message = fmt.Sprintf("the server answered HTTP %s; %s", strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))), statusHint(resp))
+	if e.RPC == nil && len(bytes.TrimSpace(data)) > 0 && !strings.Contains(e.ContentType, "html") {
+		e.Message += "; it says: " + excerpt(bytes.TrimSpace(data))
+	}
+	return e
+}
+
+// statusHint says what to do about a status.
+func statusHint(resp *http.Response) string {
+	switch status := resp.StatusCode; {
+	case status/100 == 3:
+		to, err := url.Parse(resp.Header.Get("Location"))
+		if err == nil && resp.Request != nil {
+			to = resp.Request.URL.ResolveReference(to)
+			return "redirects to " + to.Scheme + "://" + to.Host + " are not followed; configure the final URL"
+		}
+		return "this redirect is not followed; configure the final URL"
+	case status == http.StatusUnauthorized:
+		return "check the target's credentials"
+	case status == http.StatusForbidden:
+		return "check what the target's credentials permit"
+	case status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
+		return "check that the URL is the MCP endpoint"
+	case status == http.StatusTooManyRequests:
+		return "send less, or later"
+	case status/100 == 5:
+		return "the server or a proxy before it failed"
+	}
+	return "the server refuses the request"
+}
+
+const (
+	drainBytes = 64 << 10
+	// drainWait is for how long a call waits for the end of a body it has no
+	// more interest in, so that the next call finds the connection free.
+	drainWait = 50 * time.Millisecond
+	// lingerLimit is how often in a row that may be in vain.
+	lingerLimit = 2
+	// drainLonger is for how long it is read on behind the call's back.
+	drainLonger = time.Second
+)
+
+// release reads what is left of a body, so that the connection can be used
+// again, and closes it. It waits a moment for the end, but no longer when a
+// server keeps streams open behind the response.
+func (x *exchange) release(body io.ReadCloser) {
+	if body == http.NoBody {
+		_ = body.Close()
+		return
+	}
+	c := x.conn
+	x.linger = true
+	drained := make(chan struct{})
+	c.wg.Go(func() {
+		timer := time.AfterFunc(drainLonger, x.cancel)
+		_, _ = io.CopyN(io.Discard, body, drainBytes) // an error only costs the connection
+		_ = body.Close()
+		timer.Stop()
+		close(drained)
+		x.stop()
+		x.cancel()
+	})
+	if c.lingers.Load() >= lingerLimit {
+		return
+	}
+	timer := time.NewTimer(drainWait)
+	defer timer.Stop()
+	select {
+	case <-drained:
+		c.lingers.Store(0)
+	case <-x.ctx.Done():
+	case <-timer.C:
+		c.lingers.Add(1)
+	}
+}

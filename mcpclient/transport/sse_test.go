@@ -1,0 +1,174 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// readEvents parses a whole stream; too large events show as "!".
+func readEvents(t testing.TB, r io.Reader, limit int64) (events []string, s *eventReader) {
+	t.Helper()
+	s = newEventReader(bufio.NewReaderSize(r, 16), limit, completeJSON)
+	for {
+		ev, err := s.next()
+		switch {
+		case errors.Is(err, errEventTooLarge):
+			events = append(events, "!")
+		case err != nil:
+			return events, s
+		default:
+			events = append(events, ev.name+"|"+string(ev.data))
+		}
+	}
+}
+
+func TestEventStreamsFollowTheStandard(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		want     []string
+		id       string
+		retry    time.Duration
+	}{
+		{"plain", "data: a\n\ndata: b\n\n", []string{"|a", "|b"}, "", -1},
+		{"no space", "data:{\"a\":1}\n\n", []string{`|{"a":1}`}, "", -1},
+		{"two spaces", "data:  a\n\n", []string{"| a"}, "", -1},
+		{"name and id", "event: message\nid: 7\ndata: a\n\n", []string{"message|a"}, "7", -1},
+		{"several data lines", "data: {\ndata: \"a\":\ndata: 1}\n\n", []string{"|{\n\"a\":\n1}"}, "", -1},
+		{"comments", ":\n: ping\ndata: a\n:x\n\n", []string{"|a"}, "", -1},
+		{"no data is no event", "event: x\nid: 1\n\ndata: a\n\n", []string{"|a"}, "1", -1},
+		{"priming event", "id: 0\ndata:\n\n", []string{"|"}, "0", -1},
+		{"fields without colon", "data\nfoo\nid\n\n", []string{"|"}, "", -1},
+		{"unknown fields", "foo: bar\nDATA: x\ndata: a\n\n", []string{"|a"}, "", -1},
+		{"id with NUL", "id: 1\ndata: a\n\nid: 2\x00\ndata: b\n\n", []string{"|a", "|b"}, "1", -1},
+		{"id counts at the blank line", "id: 1\ndata: a\n\nid: 2\ndata: b\n", []string{"|a"}, "1", -1},
+		{"retry", "retry: 1500\ndata: a\n\n", []string{"|a"}, "", 1500 * time.Millisecond},
+		{"retry that is no number", "retry: 1s\nretry:\nretry: -5\n\n", nil, "", -1},
+		{"retry beyond reason", "retry: 9223372036854775807\n\n", nil, "", maxWait},
+		{"BOM", bom + "data: a\n\n", []string{"|a"}, "", -1},
+		{"only one BOM", bom + bom + "data: a\n\n", nil, "", -1},
+		{"cut off", "data: a\n", nil, "", -1},
+		{"cut off but whole", "id: 3\ndata: {\"method\":\"n\"}", []string{`|{"method":"n"}`}, "3", -1},
+		{"cut off inside an id", "data: {\"method\":\"n\"}\nid: 3", []string{`|{"method":"n"}`}, "", -1},
+		{"empty", "", nil, "", -1},
+		{"line separators are no line ends", "data: a\u2028b\u0085c\n\n", []string{"|a\u2028b\u0085c"}, "", -1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for _, eol := range []string{"\n", "\r\n", "\r"} {
+				in := strings.ReplaceAll(tt.in, "\n", eol)
+				for reader, r := range map[string]io.Reader{
+					"whole": strings.NewReader(in), "bytes": iotest.OneByteReader(strings.NewReader(in)),
+				} {
+					got, s := readEvents(t, r, -1)
+					if !slices.Equal(got, tt.want) || s.lastID != tt.id || s.retry != tt.retry {
+						t.Errorf("%q by %s: %q, id %q, retry %v; want %q, %q, %v", in, reader, got, s.lastID, s.retry, tt.want, tt.id, tt.retry)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestLargeEventsAreReadUpToTheLimitAndSkippedBeyond(t *testing.T) {
+	big := strings.Repeat("x", 5<<20)
+	got, _ := readEvents(t, strings.NewReader("data: "+big+"\n\n"), 5<<20)
+	if len(got) != 1 || got[0] != "|"+big {
+		t.Errorf("5 MiB line at the limit: %d events", len(got))
+	}
+	for name, tt := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"one line":         {"data: a\n\ndata: " + strings.Repeat("x", 101) + "\n\ndata: b\n\n", []string{"|a", "!", "|b"}},
+		"far beyond":       {"data: " + big + "\ndata: more\n\ndata: b\n\n", []string{"!", "|b"}},
+		"many lines":       {strings.Repeat("data: 12345678901\n", 10) + "data: more\n\ndata: b\n\n", []string{"!", "|b"}},
+		"looks like an id": {"data: " + strings.Repeat("x", 110) + "id: 5\n\ndata: b\n\n", []string{"!", "|b"}},
+		"long comment":     {":" + big + "\ndata: b\n\n", []string{"|b"}},
+		"long id":          {"id: " + big + "\ndata: b\n\n", []string{"|b"}},
+		"long name":        {"event: " + strings.Repeat("x", 200) + "\ndata: b\n\n", []string{"|b"}},
+		"long id after it": {"data: " + big + "\nid: 4\n\ndata: b\n\n", []string{"!", "|b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for size, r := range map[string]io.Reader{"whole": strings.NewReader(tt.in), "half": iotest.HalfReader(strings.NewReader(tt.in))} {
+				if got, _ := readEvents(t, r, 100); !slices.Equal(got, tt.want) {
+					t.Errorf("%s: %q, want %q", size, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestEventMemoryIsNotReused(t *testing.T) {
+	a, b := strings.Repeat("a", stealBytes+1), strings.Repeat("b", stealBytes+1)
+	s := newEventReader(bufio.NewReader(strings.NewReader("data: "+a+"\n\ndata: "+b+"\n\ndata: c\n\n")), -1, nil)
+	first, err := s.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.next(); err != nil {
+		t.Fatal(err)
+	}
+	if string(first.data) != a {
+		t.Error("the second event overwrote the first")
+	}
+}
+
+func TestReadAllStopsAtTheLimit(t *testing.T) {
+	for _, size := range []int{0, 1, 1023, 1024, 5000} {
+		in := bytes.Repeat([]byte("x"), size)
+		for _, hint := range []int64{-1, int64(size)} {
+			got, err := readAll(iotest.HalfReader(bytes.NewReader(in)), hint, int64(size))
+			if err != nil || !bytes.Equal(got, in) {
+				t.Errorf("size %d, hint %d: %d bytes, %v", size, hint, len(got), err)
+			}
+		}
+		if size > 0 {
+			if _, err := readAll(bytes.NewReader(in), -1, int64(size)-1); !errors.Is(err, errTooLarge) {
+				t.Errorf("size %d over the limit: %v", size, err)
+			}
+		}
+	}
+	if _, err := readAll(iotest.ErrReader(io.ErrUnexpectedEOF), -1, -1); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a read error became %v", err)
+	}
+}
+
+func FuzzEventStreamIsTheSameHoweverItIsSplit(f *testing.F) {
+	for _, s := range []string{
+		"data: a\r\ndata: b\r\n\r\n", "data: a\r\r", bom + "data:x\n\n", ":c\nid: 1\nretry: 5\ndata\n\n", "data: {\"method\":\"n\"}",
+		"data: 12345678901234567890123456789012345\n\ndata: b\n\n", "\r\n\r\n", "\xef\xbb", "event: e\ndata: x\n\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		whole, a := readEvents(t, bytes.NewReader(in), 32)
+		bytewise, b := readEvents(t, iotest.OneByteReader(bytes.NewReader(in)), 32)
+		if !slices.Equal(whole, bytewise) || a.lastID != b.lastID || a.retry != b.retry {
+			t.Fatalf("%q: whole %q (id %q), by bytes %q (id %q)", in, whole, a.lastID, bytewise, b.lastID)
+		}
+	})
+}
+
+func BenchmarkEventStream(b *testing.B) {
+	for _, size := range []int{1 << 10, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			in := []byte("event: message\nid: 1\ndata: " + strings.Repeat("x", size) + "\n\n")
+			r := bufio.NewReaderSize(nil, 8<<10)
+			b.SetBytes(int64(len(in)))
+			b.ReportAllocs()
+			for b.Loop() {
+				r.Reset(bytes.NewReader(in))
+				if _, err := newEventReader(r, 64<<20, nil).next(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
