@@ -56,7 +56,7 @@ func TestTimeoutsEndACallExactlyThenAndTheServerHearsOfItOnce(t *testing.T) {
 				}
 				start := time.Now()
 				_, err := c.CallTool(ctx, "stuck", nil, nil)
-				wantKind(t, err, tc.kind, tc.text)
+				_ = wantKind(t, err, tc.kind, tc.text)
 				if took := time.Since(start); took != tc.after {
 					t.Errorf("it took %v, want exactly %v", took, tc.after)
 				}
@@ -164,7 +164,7 @@ func TestAFailingMetaSupplierStopsARequestButNotANotification(t *testing.T) {
 		if s.Count("tools/call") != 0 || !e.SafeToRetry {
 			t.Error("something was sent")
 		}
-		wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, &mcpclient.CallOptions{Meta: jsontext.Value(`[]`)})), mcpclient.KindInvalid, "meta")
+		_ = wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, &mcpclient.CallOptions{Meta: jsontext.Value(`[]`)})), mcpclient.KindInvalid, "meta")
 	})
 }
 
@@ -186,7 +186,7 @@ func TestParametersAreMirroredIntoHeadersFromTheFirstCallOn(t *testing.T) {
 		if err != nil || list.Has("bad") || len(list.Excluded) != 1 || list.Excluded[0].Name != "bad" {
 			t.Errorf("an invalid definition must be left out and named: %+v %v", list, err)
 		}
-		wantKind(t, errOf(c.CallTool(t.Context(), "bad", nil, nil)), mcpclient.KindInvalid, "definition is invalid")
+		_ = wantKind(t, errOf(c.CallTool(t.Context(), "bad", nil, nil)), mcpclient.KindInvalid, "definition is invalid")
 	})
 }
 
@@ -228,7 +228,7 @@ func TestAHeaderMismatchIsMendedByListingAgainOnce(t *testing.T) {
 			t.Errorf("want two attempts with ids of their own: %v", calls)
 		}
 		refusals = 100
-		wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, nil)), mcpclient.KindRPC, "-32020")
+		_ = wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, nil)), mcpclient.KindRPC, "-32020")
 		if s.Count("tools/call") != 4 {
 			t.Errorf("%d attempts, want 4", s.Count("tools/call"))
 		}
@@ -251,7 +251,7 @@ func TestRequestIDsMayComeFromOutside(t *testing.T) {
 			t.Errorf("the ids are %v", got)
 		}
 		for range 3 {
-			wantKind(t, errOf(c.ReadResource(t.Context(), "demo://a", nil)), mcpclient.KindInvalid, "NewID")
+			_ = wantKind(t, errOf(c.ReadResource(t.Context(), "demo://a", nil)), mcpclient.KindInvalid, "NewID")
 		}
 	})
 }
@@ -259,6 +259,6 @@ func TestRequestIDsMayComeFromOutside(t *testing.T) {
 func TestCompleteNeedsExactlyOneReference(t *testing.T) {
 	c := newClient(t, nowhere{}, mcpclient.Options{})
 	for _, p := range []mcpclient.CompleteParams{{}, {Prompt: "p", ResourceTemplate: "t"}} {
-		wantKind(t, errOf(c.Complete(t.Context(), p, nil)), mcpclient.KindInvalid, "exactly one")
+		_ = wantKind(t, errOf(c.Complete(t.Context(), p, nil)), mcpclient.KindInvalid, "exactly one")
 	}
 }

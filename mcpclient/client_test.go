@@ -150,7 +150,7 @@ func TestNamesAreLookedUpAfterErrorsOnly(t *testing.T) {
 		s := features(mcptest.Modern)
 		c := overHTTP(t, s, mcpclient.Options{})
 		ctx := t.Context()
-		wantKind(t, errOf(c.CallTool(ctx, "nope", nil, nil)), mcpclient.KindRPC, "")
+		_ = wantKind(t, errOf(c.CallTool(ctx, "nope", nil, nil)), mcpclient.KindRPC, "")
 		for name, want := range map[string]bool{"nope": false, "echo": true} {
 			if known, err := c.KnowsTool(ctx, name); err != nil || known != want {
 				t.Errorf("tool %s: %v %v", name, known, err)
@@ -182,7 +182,7 @@ func TestAFeatureTheServerDoesNotDeclareIsRefusedHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &mcptest.Server{Tools: []mcptest.Tool{{Name: "t", Call: mcptest.Echo()}}}
 		c := overHTTP(t, s, mcpclient.Options{})
-		wantKind(t, errOf(c.GetPrompt(t.Context(), "p", nil, nil)), mcpclient.KindUnsupported, "prompts/get")
+		_ = wantKind(t, errOf(c.GetPrompt(t.Context(), "p", nil, nil)), mcpclient.KindUnsupported, "prompts/get")
 		if s.Count("prompts/get") != 0 {
 			t.Error("it was sent all the same")
 		}
@@ -205,10 +205,10 @@ func TestWhatTheProtocolForbidsInResultsIsRefused(t *testing.T) {
 		}
 		c := overHTTP(t, s, mcpclient.Options{})
 		ctx := t.Context()
-		wantKind(t, errOf(c.CallTool(ctx, "later", nil, nil)), mcpclient.KindProtocol, `"later"`)
-		wantKind(t, errOf(c.CallTool(ctx, "number", nil, nil)), mcpclient.KindProtocol, "malformed")
-		wantKind(t, errOf(c.CallTool(ctx, "task", nil, nil)), mcpclient.KindProtocol, "tasks extension")
-		wantKind(t, errOf(c.ListPrompts(ctx)), mcpclient.KindProtocol, "prompts/list")
+		_ = wantKind(t, errOf(c.CallTool(ctx, "later", nil, nil)), mcpclient.KindProtocol, `"later"`)
+		_ = wantKind(t, errOf(c.CallTool(ctx, "number", nil, nil)), mcpclient.KindProtocol, "malformed")
+		_ = wantKind(t, errOf(c.CallTool(ctx, "task", nil, nil)), mcpclient.KindProtocol, "tasks extension")
+		_ = wantKind(t, errOf(c.ListPrompts(ctx)), mcpclient.KindProtocol, "prompts/list")
 		declared := &mcpclient.CallOptions{Capabilities: jsontext.Value(`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)}
 		if r, err := c.CallTool(ctx, "task", nil, declared); err != nil || r.Type != mcpclient.ResultTask {
 			t.Errorf("a declared extension: %+v %v", r, err)

@@ -76,7 +76,7 @@ func TestTheEraIsFoundOut(t *testing.T) {
 				err := c.Connect(t.Context())
 				synctest.Wait()
 				if tc.auto.version == "" {
-					wantKind(t, err, tc.auto.kind, tc.auto.text)
+					_ = wantKind(t, err, tc.auto.kind, tc.auto.text)
 				} else if err != nil {
 					t.Fatal(err)
 				} else if got := c.Status().Server.ProtocolVersion; got != tc.auto.version {

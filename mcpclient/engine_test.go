@@ -91,7 +91,7 @@ func TestTheFirstConnectionIsSharedAndOutlivesWhoAskedFirst(t *testing.T) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			wantKind(t, c.Connect(ctx), mcpclient.KindTimeout, "caller's deadline")
+			_ = wantKind(t, c.Connect(ctx), mcpclient.KindTimeout, "caller's deadline")
 		})
 		for range 20 {
 			wg.Go(func() {
@@ -113,7 +113,7 @@ func TestCallersAreNotHeldWhileAFailedServerIsTriedAgain(t *testing.T) {
 		c := newClient(t, namedHTTP{tr}, mcpclient.Options{})
 		c.Start()
 		start := time.Now()
-		wantKind(t, c.Connect(t.Context()), mcpclient.KindUnavailable, "")
+		_ = wantKind(t, c.Connect(t.Context()), mcpclient.KindUnavailable, "")
 		if took := time.Since(start); took != 20*time.Second {
 			t.Errorf("the first connection is waited for: %v", took)
 		}
@@ -170,7 +170,7 @@ func TestASessionForgottenWith400IsReplacedWithoutRepeatingATool(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.ExpireSessions()
-		wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, nil)), mcpclient.KindRPC, "-32000")
+		_ = wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, nil)), mcpclient.KindRPC, "-32000")
 		if _, err := c.CallTool(t.Context(), "echo", nil, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func TestALiveSessionSurvivesAToolThatAnswers400(t *testing.T) {
 		s.Handle = map[string]mcptest.Handler{"tools/call": mcptest.Fail(-32000, "no", nil, 400)}
 		c := overHTTP(t, s, mcpclient.Options{})
 		for range 3 {
-			wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, nil)), mcpclient.KindRPC, "-32000")
+			_ = wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, nil)), mcpclient.KindRPC, "-32000")
 		}
 		if s.Count("initialize") != 1 {
 			t.Error("the session was replaced although it lives")
@@ -245,7 +245,7 @@ func TestALostConnectionFailsAToolAndRepeatsWhatIsSafe(t *testing.T) {
 		if _, err := c.ReadResource(t.Context(), "demo://a", nil); err != nil || s.Count("resources/read") != 2 {
 			t.Errorf("a read is repeated once: %v, %d", err, s.Count("resources/read"))
 		}
-		wantKind(t, errOf(c.GetPrompt(t.Context(), "hi", nil, nil)), mcpclient.KindLost, "")
+		_ = wantKind(t, errOf(c.GetPrompt(t.Context(), "hi", nil, nil)), mcpclient.KindLost, "")
 		if n := s.Count("prompts/get"); n != 2 {
 			t.Errorf("%d attempts, want 2", n)
 		}
@@ -270,8 +270,8 @@ func TestCloseEndsCallsAndRefusesMore(t *testing.T) {
 		if err := errors.Join(c.Close(t.Context()), c.Close(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		wantKind(t, <-stuck, mcpclient.KindClosed, "")
-		wantKind(t, errOf(c.ListTools(t.Context())), mcpclient.KindClosed, "closed")
+		_ = wantKind(t, <-stuck, mcpclient.KindClosed, "")
+		_ = wantKind(t, errOf(c.ListTools(t.Context())), mcpclient.KindClosed, "closed")
 		if s.Count(mcptest.MethodDelete) != 1 || c.Status().State != mcpclient.StateClosed {
 			t.Errorf("%v %v", s.Methods(), c.Status().State)
 		}

@@ -34,7 +34,7 @@ func TestBrokenPaginationIsAnErrorNotASilentEnd(t *testing.T) {
 				c := overHTTP(t, s, mcpclient.Options{MaxPages: 5})
 				list, err := c.ListResources(t.Context())
 				if tc.text != "" {
-					wantKind(t, err, mcpclient.KindProtocol, tc.text)
+					_ = wantKind(t, err, mcpclient.KindProtocol, tc.text)
 				} else if err != nil || len(list.Items) != tc.items {
 					t.Errorf("got %+v, %v", list, err)
 				}
@@ -115,7 +115,7 @@ func TestOneFetchServesAllWhoAskMeanwhile(t *testing.T) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
-			wantKind(t, errOf(c.ListTools(ctx)), mcpclient.KindTimeout, "")
+			_ = wantKind(t, errOf(c.ListTools(ctx)), mcpclient.KindTimeout, "")
 		})
 		for range 50 {
 			wg.Go(func() {
@@ -162,7 +162,7 @@ func TestAFailedFetchIsNotKept(t *testing.T) {
 		s := features(mcptest.Modern)
 		s.Handle = map[string]mcptest.Handler{"tools/list": mcptest.Sequence(mcptest.Fail(-32603, "fetch failed", nil, 200), nil)}
 		c := overHTTP(t, s, mcpclient.Options{})
-		wantKind(t, errOf(c.ListTools(t.Context())), mcpclient.KindRPC, "fetch failed")
+		_ = wantKind(t, errOf(c.ListTools(t.Context())), mcpclient.KindRPC, "fetch failed")
 		if _, err := c.ListTools(t.Context()); err != nil {
 			t.Error(err)
 		}

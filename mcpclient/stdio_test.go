@@ -85,7 +85,7 @@ func TestAProcessThatDiesOfAToolIsReplacedAndTheToolNotRepeated(t *testing.T) {
 
 func TestACommandThatDoesNotExistIsNamed(t *testing.T) {
 	c := newClient(t, &transport.Command{Path: "no-such-mcp-server"}, mcpclient.Options{})
-	wantKind(t, c.Connect(t.Context()), mcpclient.KindUnavailable, "no-such-mcp-server")
+	_ = wantKind(t, c.Connect(t.Context()), mcpclient.KindUnavailable, "no-such-mcp-server")
 }
 
 // overPipe serves the fake on an in-memory stream, as often as it is dialed.
@@ -114,7 +114,7 @@ func TestCancellationOnASharedStreamIsOneNotificationInBothEras(t *testing.T) {
 			s := features(era)
 			c := overPipe(t, s, mcpclient.Options{Timeouts: mcpclient.Timeouts{Tool: 4 * time.Second}})
 			start := time.Now()
-			wantKind(t, errOf(c.CallTool(t.Context(), "stuck", nil, nil)), mcpclient.KindTimeout, "4s")
+			_ = wantKind(t, errOf(c.CallTool(t.Context(), "stuck", nil, nil)), mcpclient.KindTimeout, "4s")
 			if took := time.Since(start); took != 4*time.Second {
 				t.Errorf("it took %v", took)
 			}
