@@ -154,8 +154,8 @@ func TestTextsOfForeignPeersAreBoundedInSpans(t *testing.T) {
 	if n := len(span.Status().Description); n > maxText {
 		t.Errorf("the description has %d bytes", n)
 	}
-	if n := len(attributesOf(span)["gen_ai.tool.name"].(string)); n > maxText {
-		t.Errorf("the tool name has %d bytes", n)
+	if name, ok := attributesOf(span)["gen_ai.tool.name"].(string); !ok || len(name) > maxText {
+		t.Errorf("the tool name is %T of %d bytes", name, len(name))
 	}
 }
 

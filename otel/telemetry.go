@@ -9,6 +9,7 @@ package bridgeotel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -163,7 +164,8 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 		timer := time.NewTimer(abandonWait)
 		defer timer.Stop()
 		select {
-		case <-done:
+		case late := <-done:
+			err = errors.Join(err, late)
 		case <-timer.C:
 		}
 	}
