@@ -38,7 +38,7 @@ test-unit: ## Run the unit tests with the race detector
 .PHONY: test-e2e
 test-e2e: ## Run the end-to-end tests against real MCP servers
 	test/setup.sh
-	cd test && $(GO) test -count=1 -timeout 15m ./...
+	cd test && $(GO) test -v -count=1 -timeout 15m ./... 2>&1 | { grep -E -v '^ *(=== |--- PASS)' || true; }
 
 .PHONY: test-docker
 test-docker: ## Build the image, run it and check its behaviour and size
@@ -68,7 +68,7 @@ lint: lint-go lint-proto ## Run every check of the sources
 lint-go: $(GOLANGCI_LINT) ## gofmt, go vet, go fix and golangci-lint
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "not formatted; run make fmt:"; echo "$$files"; exit 1; fi
-	for module in $(MODULES); do (cd "$$module" && $(GO) vet ./... && $(GO) fix -diff ./...); done
+	for module in $(MODULES); do (cd "$$module" && $(GO) mod tidy -diff && $(GO) vet ./... && $(GO) fix -diff ./...); done
 	$(GOLANGCI_LINT) config verify
 	$(GOLANGCI_LINT) run ./...
 

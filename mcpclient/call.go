@@ -30,10 +30,15 @@ type Call struct {
 	Transport string
 	// Endpoint is the URL's host and port on HTTP, "" elsewhere.
 	Endpoint string
-	params   []byte      // members of params without braces and without _meta
-	header   http.Header // Mcp-Param-* headers, encoded; nil = none
-	options  *CallOptions
-	session  *session
+
+	params  []byte      // members of params without braces and without _meta
+	header  http.Header // Mcp-Param-* headers, encoded; nil = none
+	options *CallOptions
+	session *session
+	token   jsonrpc.ID // its progress token; zero = none
+	// assigned, when set, is told the request id before anything is sent, so
+	// that what answers to it can be registered.
+	assigned func(id jsonrpc.ID)
 }
 
 // IsNotification reports whether the call expects no answer.
@@ -64,6 +69,18 @@ type CallOptions struct {
 	// RequestState is the opaque state that came with it; nil = none, which is
 	// not the same as empty.
 	RequestState *string
+	// Progress receives the progress of this request, in order and before the
+	// request returns. Setting it asks the server for progress.
+	Progress func(ctx context.Context, p Progress)
+	// Log receives the log messages that belong to this request, in order and
+	// before it returns; LogLevel asks a modern server for them.
+	Log      func(ctx context.Context, m LogMessage)
+	LogLevel LogLevel
+	// ReturnInput hands an input_required result to the caller when the
+	// client's handlers cannot answer all of it, instead of failing.
+	ReturnInput bool
+	// ReturnTask hands a task to the caller instead of waiting for its end.
+	ReturnTask bool
 }
 
 // Result is the answer to one request, as the server sent it.
@@ -74,6 +91,9 @@ type Result struct {
 	Type string
 	// IsError is a tool result's isError.
 	IsError bool
+	// TimedOut marks the result that stands in for a tool call that exceeded
+	// its timeout, see [Timeouts].ToolResult.
+	TimedOut bool
 	// Era and ProtocolVersion are those of the connection that answered.
 	Era             Era
 	ProtocolVersion string

@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/go-json-experiment/json"
 
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
 
@@ -25,13 +26,20 @@ type Client struct {
 	log          *slog.Logger
 	invoke       Next   // the interceptors around send
 	info         []byte // our Implementation object
-	capabilities []byte // our ClientCapabilities object for legacy servers
+	capabilities capabilitySet
+	endpoint     string // host and port of an HTTP server
 
-	endpoint string // host and port of an HTTP server
+	lists      lists
+	lastID     atomic.Int64
+	lastToken  atomic.Int64
+	dispatched atomic.Int64 // places taken under the in-flight cap
+	shed       atomic.Int64 // messages dropped at the cap
+	forbidden  atomic.Int64 // requests of modern servers, which may not send any
+	replies    atomic.Int64 // refusals on their way
 
-	lists   lists
-	lastID  atomic.Int64
-	replies atomic.Int64 // answers to server requests under way
+	streamMu sync.Mutex // guards the following
+	byID     map[jsonrpc.ID]*callStream
+	byToken  map[jsonrpc.ID]*callStream
 
 	lifetime context.Context //nolint:containedctx // bounds background work; ends with Close
 	end      context.CancelFunc
@@ -47,9 +55,11 @@ type Client struct {
 	replaced time.Time // when a connection that ended was last replaced at once
 	pace     *backoff.ExponentialBackOff
 	timer    *time.Timer // starts the next attempt
-	verdict  Era         // what the last probe found; EraUnknown = probe again
-	events   []Status    // state changes not yet told to OnState
-	telling  bool        // a goroutine is draining events
+	gaveUp   bool        // Reconnect.MaxAttempts was reached
+	roots    []Root
+	verdict  Era      // what the last probe found; EraUnknown = probe again
+	events   []Status // state changes not yet told to OnState
+	telling  bool     // a goroutine is draining events
 }
 
 // attempt is one connection attempt that any number of callers may wait for.
@@ -71,10 +81,11 @@ func New(t transport.Transport, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, errors.Join(errors.New("mcpclient: Info cannot be encoded"), err)
 	}
-	c := &Client{transport: t, opts: opts, log: opts.Logger, info: info, capabilities: []byte("{}")}
-	if len(opts.Roots) > 0 {
-		c.capabilities = []byte(`{"roots":{}}`)
+	c := &Client{
+		transport: t, opts: opts, log: opts.Logger.With("client", opts.Key), info: info, roots: opts.Roots,
+		byID: map[jsonrpc.ID]*callStream{}, byToken: map[jsonrpc.ID]*callStream{},
 	}
+	c.capabilities = c.declare()
 	if h, ok := t.(*transport.HTTP); ok {
 		if u, err := url.Parse(h.URL); err == nil {
 			c.endpoint = u.Host
@@ -88,12 +99,12 @@ func New(t transport.Transport, opts Options) (*Client, error) {
 	c.pace = backoff.NewExponentialBackOff()
 	c.pace.InitialInterval = opts.Reconnect.Interval
 	c.pace.MaxInterval = opts.Reconnect.MaxInterval
-	c.pace.Multiplier = 2
+	c.pace.Multiplier = opts.Reconnect.Multiplier
 	c.pace.RandomizationFactor = 0.1
 	c.pace.Reset()
 	c.lifetime, c.end = context.WithCancel(context.Background())
 	c.status.Since = time.Now()
-	c.lists.init()
+	c.lists.init(opts.Cache)
 	return c, nil
 }
 
@@ -103,7 +114,7 @@ func New(t transport.Transport, opts Options) (*Client, error) {
 func (c *Client) Start() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.started || c.closed || c.opts.Lazy {
+	if c.started || c.closed || c.opts.Lazy { // a lazy client connects at its first call
 		return
 	}
 	c.started = true
@@ -148,6 +159,11 @@ func (c *Client) Close(ctx context.Context) error {
 	var err error
 	if s != nil {
 		err = s.conn.Close(ctx)
+	}
+	if limit := c.opts.Reconnect.StopTimeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
 	}
 	done := make(chan struct{})
 	go func() { c.wg.Wait(); close(done) }() // ends when the last goroutine does

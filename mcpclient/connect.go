@@ -23,9 +23,9 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		}
 		defer release()
 	}
-	if limit := c.opts.Version.Timeout; limit > 0 {
+	if limit := c.opts.Version.Timeout; limit > 0 && !c.opts.Version.SeparateBudgets {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, &ownTimeout{limit: limit, setting: "initialize"})
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, &ownTimeout{limit: limit, setting: "timeouts.initialize"})
 		defer cancel()
 	}
 	n := &negotiation{c: c}
@@ -35,6 +35,8 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	n.link.session.Store(s)
+	s.link, s.replaced, s.since = n.link, make(chan struct{}), time.Now()
+	s.link.heard.Store(s.since.UnixNano())
 	s.conn.Ready(transport.Negotiated{Modern: s.era == EraModern, Version: s.version})
 	return s, nil
 }
@@ -60,11 +62,21 @@ func (n *negotiation) run(ctx context.Context) (*session, error) {
 	case EraUnknown:
 	}
 	if n.c.knownEra() == EraLegacy {
-		s, err := n.initialize(ctx, legacyVersions[0])
+		s, err := n.initialize(ctx, n.c.advertised())
 		if err != nil {
 			n.c.setKnownEra(EraUnknown) // the verdict stopped working: probe next time
 		}
 		return s, err
+	}
+	if n.c.knownEra() == EraModern { // no hurry: silence is no answer any more
+		found, err := n.discover(ctx, modernVersions[0])
+		s, err := n.decide(ctx, probe{found, err})
+		if err != nil {
+			n.c.setKnownEra(EraUnknown)
+			return nil, err
+		}
+		n.c.setKnownEra(s.era)
+		return s, nil
 	}
 	s, err := n.detect(ctx)
 	if err == nil {
@@ -76,7 +88,7 @@ func (n *negotiation) run(ctx context.Context) (*session, error) {
 // dial opens the connection, replacing an earlier one.
 func (n *negotiation) dial(ctx context.Context) error {
 	n.close()
-	l := &link{dialed: make(chan struct{})}
+	l := n.c.newLink()
 	conn, err := n.c.transport.Dial(ctx, func(in transport.Inbound) { n.c.receive(l, in) })
 	if err != nil {
 		return n.c.classify(ctx, &Call{Method: "connect"}, err)
@@ -149,6 +161,9 @@ func (n *negotiation) detect(ctx context.Context) (*session, error) {
 		return n.decide(ctx, p)
 	case <-silence:
 	}
+	if n.c.opts.Version.FailOnSilence && n.conn.PerRequestStreams() {
+		return nil, &Error{Kind: KindTimeout, Method: methodDiscover, Sent: true, Message: fmt.Sprintf("the server left server/discover unanswered for %v; pin the protocol version, or allow the fallback", wait)}
+	}
 	n.c.log.WarnContext(ctx, "the server left the era probe unanswered and is taken for a legacy one; "+
 		"if it is modern, raise the detect timeout or pin the protocol version", "waited", wait)
 	return n.initializeUnlessProbeAnswers(ctx, probed)
@@ -166,7 +181,7 @@ func (n *negotiation) initializeUnlessProbeAnswers(ctx context.Context, probed <
 	trying, stop := context.WithCancel(ctx)
 	defer stop()
 	if !n.c.background(func() {
-		s, err := n.initialize(trying, legacyVersions[0])
+		s, err := n.initialize(trying, n.c.advertised())
 		initialized <- outcome{s, err}
 	}) {
 		return nil, errClosed()
@@ -185,6 +200,7 @@ func (n *negotiation) initializeUnlessProbeAnswers(ctx context.Context, probed <
 		return nil, o.err
 	case p := <-probed:
 		if p.err == nil && p.found.version != "" {
+			n.c.setKnownEra(EraModern) // for the next attempt, should this one run out of time
 			stop()
 			<-initialized
 			return n.modernAfterAll(ctx)
@@ -231,7 +247,7 @@ func (n *negotiation) decide(ctx context.Context, p probe) (*session, error) {
 		return n.decideError(ctx, e)
 	case KindHTTP:
 		if e.Status >= 400 && e.Status < 500 {
-			return n.initialize(ctx, legacyVersions[0])
+			return n.initialize(ctx, n.c.advertised())
 		}
 		return nil, p.err // 5xx is no verdict
 	case KindLost, KindUnavailable:
@@ -266,13 +282,13 @@ func (n *negotiation) decideError(ctx context.Context, e *Error) (*session, erro
 		}
 		return nil, versionError("", supported, e)
 	}
-	return n.initialize(ctx, legacyVersions[0])
+	return n.initialize(ctx, n.c.advertised())
 }
 
 // fallback opens a legacy session on a connection that has seen no probe.
 func (n *negotiation) fallback(ctx context.Context, version string) (*session, error) {
 	if version == "" {
-		version = legacyVersions[0]
+		version = n.c.advertised()
 	}
 	if err := n.redial(ctx); err != nil {
 		return nil, err
@@ -291,6 +307,14 @@ func (n *negotiation) detectTimeout(ctx context.Context) time.Duration {
 		}
 	}
 	return wait
+}
+
+// advertised is the legacy version that a handshake asks for.
+func (c *Client) advertised() string {
+	if v := c.opts.Version.Advertise; v != "" {
+		return v
+	}
+	return legacyVersions[0]
 }
 
 func (c *Client) knownEra() Era {

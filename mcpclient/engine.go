@@ -20,6 +20,9 @@ type session struct {
 	// lifecycle is the constant part of `_meta` on a modern connection.
 	lifecycle metaLifecycle
 
+	link     *link
+	replaced chan struct{} // closed when the session is retired
+
 	users   int  // calls that hold the session, guarded by Client.mu
 	retired bool // replaced: closed when the last user is gone, guarded by Client.mu
 }
@@ -38,6 +41,11 @@ func (c *Client) acquire(ctx context.Context) (*session, error) {
 		s.users++
 		c.mu.Unlock()
 		return s, nil
+	}
+	if c.gaveUp {
+		err := c.unavailableLocked(0)
+		c.mu.Unlock()
+		return nil, err
 	}
 	if c.attempt == nil {
 		if wait := time.Until(c.status.NextAttempt); wait > 0 {
@@ -139,18 +147,19 @@ func (c *Client) runAttempt(a *attempt) {
 	c.status.NextAttempt = time.Time{}
 	c.status.Connects++
 	c.setStateLocked(StateReady, nil)
-	c.goLocked(func() { c.watch(s) })
+	again, status := c.status.Connects > 1, c.status
+	c.goLocked(func() { c.watch(s, s.link) })
 	c.mu.Unlock()
 	close(a.done)
 	c.log.Info("connected", "era", s.era.String(), "protocol_version", s.version)
-}
-
-// watch waits for the end of a connection.
-func (c *Client) watch(s *session) {
-	select {
-	case <-s.conn.Done():
-		c.lost(s, &Error{Kind: KindLost, Message: connEnd(s.conn.Err()), Err: s.conn.Err()}, false)
-	case <-c.lifetime.Done():
+	c.subscriptionsConnected(s)
+	if !again {
+		return
+	}
+	for i := range c.opts.Listeners {
+		if f := c.opts.Listeners[i].Reconnected; f != nil {
+			c.guard("listener", func() { f(status) })
+		}
 	}
 }
 
@@ -167,6 +176,7 @@ func (c *Client) lost(s *session, cause error, forgotten bool) {
 	}
 	c.session = nil
 	s.retired = true
+	close(s.replaced)
 	c.lists.reset()
 	if time.Since(s.since) >= c.opts.Reconnect.Interval {
 		c.pace.Reset()
@@ -177,12 +187,13 @@ func (c *Client) lost(s *session, cause error, forgotten bool) {
 	case time.Since(c.replaced) >= c.opts.Reconnect.Interval:
 		c.replaced = time.Now()
 		c.setStateLocked(StateReconnecting, cause)
-		if !c.opts.Lazy {
+		if !c.passive() {
 			c.startAttemptLocked()
 		}
 	default:
 		c.planLocked(cause)
 	}
+	c.goLocked(func() { c.subscriptionsLost(s) })
 	c.dropLocked(s)
 	c.log.Warn("connection lost", "error", cause)
 }
@@ -211,7 +222,11 @@ func (c *Client) planLocked(cause error) time.Duration {
 	wait := c.pace.NextBackOff()
 	c.status.NextAttempt = time.Now().Add(wait)
 	c.setStateLocked(StateReconnecting, cause)
-	if !c.opts.Lazy {
+	if limit := c.opts.Reconnect.MaxAttempts; limit > 0 && c.failures >= limit {
+		c.gaveUp, c.status.NextAttempt = true, time.Time{}
+		return 0
+	}
+	if !c.passive() {
 		c.stopTimerLocked()
 		c.timer = time.AfterFunc(wait, func() {
 			c.mu.Lock()
@@ -224,6 +239,9 @@ func (c *Client) planLocked(cause error) time.Duration {
 	return wait
 }
 
+// passive says that only calls bring a connection back.
+func (c *Client) passive() bool { return c.opts.Lazy || c.opts.Reconnect.Disabled }
+
 func (c *Client) stopTimerLocked() {
 	if c.timer != nil {
 		c.timer.Stop()
@@ -235,10 +253,12 @@ func errClosed() error {
 	return &Error{Kind: KindClosed, Message: "the client is closed"}
 }
 
-// connEnd names how a connection ended.
-func connEnd(err error) string {
+// connEnded is why a connection ended by itself.
+func connEnded(conn transport.Conn) error {
+	err := conn.Err()
+	text := "the connection ended"
 	if te, ok := errors.AsType[*transport.Error](err); ok && te.Message != "" {
-		return te.Message
+		text = te.Message
 	}
-	return "the connection ended"
+	return &Error{Kind: KindLost, Message: text, Err: err}
 }

@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
@@ -99,8 +100,11 @@ func (e *Error) Error() string {
 	if e.Method != "" {
 		s = e.Method + ": " + s
 	}
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
+	if cause := e.Err; cause != nil {
+		text := cause.Error()
+		if !strings.Contains(s, text) { // a cause that says the same says nothing
+			s += ": " + strings.TrimPrefix(strings.TrimPrefix(text, e.Message), ": ")
+		}
 	}
 	return s
 }

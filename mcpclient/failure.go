@@ -38,8 +38,6 @@ func (c *Client) timeout(call *Call) (time.Duration, string) {
 		return max(t.Prompt, 0), "timeouts.prompt"
 	case methodComplete:
 		return max(t.Completion, 0), "timeouts.completion"
-	case methodPing:
-		return pingTimeout, "ping"
 	}
 	return 0, "" // negotiation has one budget for all of it
 }
@@ -146,33 +144,38 @@ func (c *Client) recover(ctx context.Context, s *session, call *Call, err error)
 			c.lost(s, e, false)
 		default:
 		}
-		return safeMethods[call.Method]
+		return safeMethods[call.Method] && !c.opts.Reconnect.NoRetry
 	case KindRPC:
 		if s.era == EraModern && e.RPC.Code == CodeHeaderMismatch && call.Method == methodCallTool {
 			// the tool's schema may have changed (2026-07-28 streamable-http, Client Behavior)
 			_, err := c.lists.tools.refresh(ctx, c)
 			return err == nil
 		}
-		if e.Status == http.StatusBadRequest && s.era == EraLegacy && e.RPC.Code == codeLegacyServer && !c.alive(ctx, s) {
-			c.lost(s, e, true)
-			return safeMethods[call.Method]
-		}
+		return c.forgotten(ctx, s, call, e)
+	case KindHTTP:
+		return c.forgotten(ctx, s, call, e)
 	default:
 	}
 	return false
 }
 
-// codeLegacyServer is what several servers answer, with HTTP 400, when they
-// have forgotten a session.
-const codeLegacyServer = -32000
-
-// alive asks a legacy server whether it still knows the session; any answer
-// that is not the same refusal counts.
-func (c *Client) alive(ctx context.Context, s *session) bool {
-	_, err := c.roundTrip(ctx, s, &Call{Method: methodPing})
-	if err == nil || ctx.Err() != nil {
-		return true
+// forgotten handles servers that answer 400 instead of 404 once they have
+// forgotten a session. A server that refuses a ping in the same way no longer
+// knows us: the session is replaced, and the call repeated if that is safe.
+func (c *Client) forgotten(ctx context.Context, s *session, call *Call, e *Error) bool {
+	if e.Status != http.StatusBadRequest || s.era != EraLegacy || c.alive(ctx, s) {
+		return false
 	}
+	c.lost(s, e, true)
+	return safeMethods[call.Method]
+}
+
+// alive asks a legacy server whether it still knows the session; anything but
+// another 400 counts as a yes.
+func (c *Client) alive(ctx context.Context, s *session) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, err := c.roundTrip(ctx, s, &Call{Method: methodPing})
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Kind == KindRPC && (e.Status != http.StatusBadRequest || e.RPC.Code != codeLegacyServer)
+	return !ok || e.Status != http.StatusBadRequest
 }

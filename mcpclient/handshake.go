@@ -30,7 +30,10 @@ func (n *negotiation) discover(ctx context.Context, version string) (discovery, 
 
 func (n *negotiation) discoverOn(ctx context.Context, conn transport.Conn, version string) (discovery, error) {
 	s := &session{conn: conn, era: EraModern, version: version, lifecycle: n.c.lifecycle(version)}
-	result, err := n.c.roundTrip(ctx, s, &Call{Method: methodDiscover})
+	ctx, cancel := n.budget(ctx)
+	defer cancel()
+	result, err := watched(ctx, n.c, Operation{Method: methodDiscover, Probe: true}, func(r *Result) *Result { return r },
+		func() (*Result, error) { return n.c.roundTrip(ctx, s, &Call{Method: methodDiscover}) })
 	if err != nil {
 		return discovery{}, err
 	}
@@ -70,15 +73,21 @@ func (n *negotiation) modern(found discovery) *session {
 // version must be answered with itself; else any legacy version we speak will
 // do.
 func (n *negotiation) initialize(ctx context.Context, version string) (*session, error) {
+	if minimum := n.c.opts.Version.Minimum; version < minimum {
+		return nil, versionError(minimum, nil, nil)
+	}
+	ctx, cancel := n.budget(ctx)
+	defer cancel()
 	s := &session{conn: n.conn, era: EraLegacy, version: version}
 	call := &Call{Method: methodInitialize}
 	call.params = append(call.params, `"protocolVersion":`...)
 	call.params = appendString(call.params, version)
 	call.params = append(call.params, `,"capabilities":`...)
-	call.params = append(call.params, n.c.capabilities...)
+	call.params = append(call.params, n.c.capabilities.legacy...)
 	call.params = append(call.params, `,"clientInfo":`...)
 	call.params = append(call.params, n.c.info...)
-	result, err := n.c.roundTrip(ctx, s, call)
+	result, err := watched(ctx, n.c, Operation{Method: methodInitialize}, func(r *Result) *Result { return r },
+		func() (*Result, error) { return n.c.roundTrip(ctx, s, call) })
 	if err != nil {
 		return nil, err
 	}
@@ -102,10 +111,30 @@ func (n *negotiation) initialize(ctx context.Context, version string) (*session,
 		conn: n.conn, era: EraLegacy, version: reply.ProtocolVersion, since: time.Now(),
 		server: newServer(EraLegacy, reply.ProtocolVersion, reply.ServerInfo, reply.Capabilities, reply.Instructions),
 	}
+	if minimum := n.c.opts.Version.Minimum; s.version < minimum {
+		return nil, versionError(minimum, []string{s.version}, nil)
+	}
 	if err := n.c.notify(ctx, s, methodInitialized, nil); err != nil {
 		return nil, err
 	}
+	if level := n.c.opts.LogLevel; level != "" && s.server.logging {
+		call := &Call{Method: methodSetLevel, params: appendString([]byte(`"level":`), string(level))}
+		if _, err := n.c.roundTrip(ctx, s, call); err != nil {
+			n.c.log.WarnContext(ctx, "the server did not accept the log level", "level", level, "error", err)
+		}
+	}
 	return s, nil
+}
+
+const methodSetLevel = "logging/setLevel"
+
+// budget gives a part of the negotiation its own time, if so configured.
+func (n *negotiation) budget(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := n.c.opts.Version.Timeout
+	if !n.c.opts.Version.SeparateBudgets || limit < 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, limit, &ownTimeout{limit: limit, setting: "timeouts.initialize"})
 }
 
 // newServer reads which features the capabilities object declares; anything
@@ -121,34 +150,57 @@ func newServer(era Era, version string, info, capabilities jsontext.Value, instr
 		}
 		switch key {
 		case "tools":
-			s.tools = true
+			s.tools, s.toolsChange = true, declares(value, "listChanged")
 		case "resources":
-			s.resources = true
+			s.resources, s.resourcesChange, s.subscribe = true, declares(value, "listChanged"), declares(value, "subscribe")
 		case "prompts":
-			s.prompts = true
+			s.prompts, s.promptsChange = true, declares(value, "listChanged")
 		case "completions":
 			s.completions = true
+		case "logging":
+			s.logging = true
+		case "extensions":
+			s.tasks = declares(value, TasksExtension)
 		}
 		return nil
 	})
 	return s
 }
 
+// declares reports whether an object has a member that is neither null nor
+// false.
+func declares(object jsontext.Value, name string) (yes bool) {
+	if object.Kind() != '{' {
+		return false
+	}
+	_ = eachMember(object, func(key string, value jsontext.Value) error {
+		if key == name {
+			yes = value.Kind() != 'n' && value.Kind() != 'f'
+		}
+		return nil
+	})
+	return yes
+}
+
 // metaLifecycle is the part of `_meta` that is the same for every request of a
 // modern connection, already encoded (2026-07-28 basic/index, Per-request
 // protocol fields).
 type metaLifecycle struct {
-	version []byte
-	info    []byte
-	none    []byte // capabilities when the caller declares none
+	version      []byte
+	info         []byte // nil = not told
+	capabilities []byte // when the caller declares none of its own
 }
 
 func (c *Client) lifecycle(version string) metaLifecycle {
-	return metaLifecycle{version: appendString(nil, version), info: c.info, none: []byte("{}")}
+	l := metaLifecycle{version: appendString(nil, version), info: c.info, capabilities: c.capabilities.modern}
+	if c.opts.HideInfo {
+		l.info = nil
+	}
+	return l
 }
 
 // add writes the lifecycle keys, which win over everything before them.
-func (l *metaLifecycle) add(meta *Meta, options *CallOptions) {
+func (l *metaLifecycle) add(meta *Meta, options *CallOptions, tasks bool) {
 	if l.version == nil {
 		// the handshake carried them; on a request they would make a server of
 		// both eras take it for a modern one
@@ -158,10 +210,16 @@ func (l *metaLifecycle) add(meta *Meta, options *CallOptions) {
 		return
 	}
 	meta.Set(MetaProtocolVersion, l.version)
-	meta.Set(MetaClientInfo, l.info)
-	capabilities := jsontext.Value(l.none)
+	meta.Delete(MetaClientInfo)
+	if l.info != nil {
+		meta.Set(MetaClientInfo, l.info)
+	}
+	capabilities := jsontext.Value(l.capabilities)
 	if options != nil && len(options.Capabilities) > 0 {
 		capabilities = options.Capabilities
+	}
+	if tasks {
+		capabilities = withExtension(capabilities, TasksExtension)
 	}
 	meta.Set(MetaClientCapabilities, capabilities)
 }

@@ -2,17 +2,17 @@ package mcpclient
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
-
-// maxReplies bounds the answers to server requests that are under way, so that
-// a flooding server costs itself, not us.
-const maxReplies = 1024
 
 // link is where a connection's inbound messages come in. They may arrive before
 // the dial has returned and before the session is negotiated.
@@ -20,14 +20,33 @@ type link struct {
 	dialed  chan struct{} // closed once conn is set
 	conn    transport.Conn
 	session atomic.Pointer[session]
+	lane    *lane // notifications of the shared stream, in order
+	heard   atomic.Int64
+
+	mu    sync.Mutex // guards the following
+	asked map[jsonrpc.ID]*question
+}
+
+// question is one request of the server that is being answered.
+type question struct {
+	cancel    context.CancelFunc
+	cancelled bool // the server withdrew it: no answer goes out
+}
+
+func (c *Client) newLink() *link {
+	return &link{dialed: make(chan struct{}), lane: c.newLane(), asked: map[jsonrpc.ID]*question{}}
 }
 
 // receive takes what a server sends on its own account. It runs on a reader's
-// goroutine and never blocks.
+// goroutine and never blocks: handlers run on lanes.
 func (c *Client) receive(l *link, in transport.Inbound) {
+	l.heard.Store(time.Now().UnixNano())
 	m := in.Message
 	if m.Kind == jsonrpc.Request {
 		c.answer(l, m)
+		return
+	}
+	if c.routeSubscription(l, in) {
 		return
 	}
 	switch m.Method {
@@ -38,9 +57,65 @@ func (c *Client) receive(l *link, in transport.Inbound) {
 		c.lists.templates.invalidate()
 	case "notifications/prompts/list_changed":
 		c.lists.prompts.invalidate()
-	default:
-		c.log.Debug("a notification has no handler", "method", m.Method)
+	case "notifications/progress":
+		c.receiveProgress(m.Params)
+	case "notifications/message":
+		c.receiveLog(l, in.Origin, m.Params)
+	case methodCancelled:
+		c.withdraw(l, m.Params)
 	}
+	c.tellHandlers(l.lane, Notification{Method: m.Method, Params: m.Params})
+}
+
+// tellHandlers hands a notification to the listeners and to its handler; one
+// that nobody wants costs nothing.
+func (c *Client) tellHandlers(on *lane, n Notification) {
+	handler := c.opts.Handlers.Notification[n.Method]
+	if handler == nil {
+		handler = c.opts.Handlers.Notification[""]
+	}
+	updated := c.opts.Handlers.ResourceUpdated
+	if n.Method != methodResourceUpdated {
+		updated = nil
+	}
+	watched := false
+	for i := range c.opts.Listeners {
+		watched = watched || c.opts.Listeners[i].Notification != nil
+	}
+	if handler == nil && updated == nil && !watched {
+		return
+	}
+	n.Params = n.Params.Clone() // the transport may use its buffer again
+	c.dispatch(on, n.Method, func() {
+		for i := range c.opts.Listeners {
+			if f := c.opts.Listeners[i].Notification; f != nil {
+				c.guard("listener", func() { f(c.lifetime, n) })
+			}
+		}
+		if updated != nil {
+			if uri := uriOf(n.Params); uri != "" {
+				c.guard("resource handler", func() { updated(c.lifetime, uri) })
+			} else {
+				c.log.Warn("a resource update names no URI")
+			}
+		}
+		if handler != nil {
+			handler(c.lifetime, n)
+		}
+	})
+}
+
+const methodResourceUpdated = "notifications/resources/updated"
+
+// uriOf reads params.uri; "" when there is none.
+func uriOf(params jsontext.Value) string {
+	var p struct {
+		URI string `json:"uri"`
+	}
+	if len(params) == 0 || json.Unmarshal(params, &p, jsonOptions) != nil {
+		return ""
+	}
+	return p.URI
 }
 
 // answer responds to a request of a legacy server; a modern one may not send
@@ -51,42 +126,133 @@ func (c *Client) answer(l *link, m *jsonrpc.Message) {
 		version = s.version
 	}
 	if EraOf(version) == EraModern {
-		c.log.Warn("the server sent a request, which its protocol version forbids; it was dropped", "method", m.Method)
-		return
-	}
-	if c.replies.Add(1) > maxReplies {
-		c.replies.Add(-1)
-		c.log.Warn("a request of the server was dropped: too many answers are under way", "method", m.Method)
-		return
-	}
-	var body []byte
-	switch {
-	case m.Method == methodPing:
-		body = jsonrpc.AppendResult(nil, m.ID, []byte("{}"))
-	case m.Method == methodListRoots && len(c.opts.Roots) > 0:
-		roots, err := json.Marshal(map[string][]Root{"roots": c.opts.Roots})
-		if err != nil {
-			body = jsonrpc.AppendError(nil, m.ID, &jsonrpc.Error{Code: CodeInternal, Message: "the roots cannot be encoded"})
-			break
+		if n := c.forbidden.Add(1); n == 1 || n%100 == 0 {
+			c.log.Warn("the server sent a request, which its protocol version forbids; it was dropped", "method", m.Method, "so_far", n)
 		}
-		body = jsonrpc.AppendResult(nil, m.ID, roots)
-	default:
-		body = jsonrpc.AppendError(nil, m.ID, &jsonrpc.Error{Code: CodeMethodNotFound, Message: "method not found: this client declared no capability for it"})
+		return
+	}
+	id, method, params := m.ID, m.Method, m.Params.Clone()
+	if method == methodPing { // outside of every cap: the server asks whether we live
+		c.background(func() { c.reply(l, version, jsonrpc.AppendResult(nil, id, []byte("{}"))) })
+		c.tellRequest(method, params)
+		return
+	}
+	release, ok := c.admit(method)
+	if !ok {
+		c.refuse(l, version, id, &jsonrpc.Error{Code: c.opts.Dispatch.OverloadCode, Message: "Client overloaded"})
+		return
+	}
+	ctx, cancel := context.WithCancel(c.lifetime)
+	q := &question{cancel: cancel}
+	l.mu.Lock()
+	_, duplicate := l.asked[id]
+	if !duplicate {
+		l.asked[id] = q
+	}
+	l.mu.Unlock()
+	if duplicate {
+		cancel()
+		release()
+		c.refuse(l, version, id, &jsonrpc.Error{Code: CodeInvalidRequest, Message: "a request with this id is being answered already"})
+		return
 	}
 	started := c.background(func() {
-		defer c.replies.Add(-1)
-		ctx, cancel := context.WithTimeout(c.lifetime, cancelBudget)
+		defer release()
 		defer cancel()
-		select {
-		case <-l.dialed:
-		case <-ctx.Done():
-			return
-		}
-		if err := l.conn.Reply(ctx, body, version); err != nil {
-			c.log.Debug("an answer to the server was not delivered", "error", err)
+		c.tellRequest(method, params)
+		body := c.work(ctx, id, method, params)
+		l.mu.Lock()
+		delete(l.asked, id)
+		withdrawn := q.cancelled
+		l.mu.Unlock()
+		if !withdrawn {
+			c.reply(l, version, body)
 		}
 	})
 	if !started {
+		cancel()
+		release()
+	}
+}
+
+func (c *Client) tellRequest(method string, params jsontext.Value) {
+	for i := range c.opts.Listeners {
+		if f := c.opts.Listeners[i].Request; f != nil {
+			c.guard("listener", func() { f(c.lifetime, method, params) })
+		}
+	}
+}
+
+// work runs the handler of one request and encodes its answer. A handler's own
+// error text stays here: it may be about things the server must not see.
+func (c *Client) work(ctx context.Context, id jsonrpc.ID, method string, params jsontext.Value) []byte {
+	var result jsontext.Value
+	err := errors.New("the handler panicked")
+	c.guard(method, func() {
+		if handler := c.opts.Handlers.Request[method]; handler != nil {
+			result, err = handler(ctx, params)
+			return
+		}
+		result, err = c.answerInput(ctx, method, params)
+	})
+	if err == nil {
+		return jsonrpc.AppendResult(nil, id, result)
+	}
+	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return jsonrpc.AppendError(nil, id, rpc)
+	}
+	c.log.Warn("a request of the server could not be answered", "method", method, "error", err)
+	return jsonrpc.AppendError(nil, id, &jsonrpc.Error{Code: CodeInternal, Message: "internal error"})
+}
+
+// withdraw cancels a request of the server that is being answered; there is
+// then no answer. It needs no place under the cap, since it frees one.
+func (c *Client) withdraw(l *link, params jsontext.Value) {
+	var p struct {
+		RequestID jsontext.Value `json:"requestId"`
+	}
+	if len(params) == 0 || json.Unmarshal(params, &p, jsonOptions) != nil {
+		return
+	}
+	id, err := jsonrpc.ParseID(p.RequestID)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if q := l.asked[id]; q != nil && !q.cancelled {
+		q.cancelled = true
+		q.cancel()
+	}
+}
+
+// refuse answers a request with an error, without a handler.
+func (c *Client) refuse(l *link, version string, id jsonrpc.ID, e *jsonrpc.Error) {
+	if c.replies.Add(1) > maxRefusals {
 		c.replies.Add(-1)
+		return // a server that floods us does not get a goroutine for each message
+	}
+	if !c.background(func() {
+		defer c.replies.Add(-1)
+		c.reply(l, version, jsonrpc.AppendError(nil, id, e))
+	}) {
+		c.replies.Add(-1)
+	}
+}
+
+// maxRefusals bounds the refusals on their way at once.
+const maxRefusals = 256
+
+// reply delivers one answer.
+func (c *Client) reply(l *link, version string, body []byte) {
+	ctx, cancel := context.WithTimeout(c.lifetime, cancelBudget)
+	defer cancel()
+	select {
+	case <-l.dialed:
+	case <-ctx.Done():
+		return
+	}
+	if err := l.conn.Reply(ctx, body, version); err != nil {
+		c.log.Debug("an answer to the server was not delivered", "error", err)
 	}
 }

@@ -30,8 +30,9 @@ type List struct {
 	// are invalid (2026-07-28 streamable-http, Custom Headers).
 	Excluded []ExcludedTool
 
-	names map[string]struct{}
-	plans map[string][]paramHeader // tools with x-mcp-header annotations
+	dropped int // entries that were no items
+	names   map[string]struct{}
+	plans   map[string][]paramHeader // tools with x-mcp-header annotations
 }
 
 // Item is one tool, resource, resource template or prompt.
@@ -59,11 +60,14 @@ type lists struct {
 	tools, resources, templates, prompts listCache
 }
 
-func (l *lists) init() {
+func (l *lists) init(o CacheOptions) {
 	l.tools = listCache{method: methodListTools, member: "tools", key: "name"}
 	l.resources = listCache{method: methodListResources, member: "resources", key: "uri"}
 	l.templates = listCache{method: methodListTemplates, member: "resourceTemplates", key: "uriTemplate"}
 	l.prompts = listCache{method: methodListPrompts, member: "prompts", key: "name"}
+	for _, cache := range []*listCache{&l.tools, &l.resources, &l.templates, &l.prompts} {
+		cache.ignoreTTL = o.IgnoreTTL
+	}
 }
 
 // reset forgets everything; a fetch under way is not stored.
@@ -76,6 +80,7 @@ func (l *lists) reset() {
 // listCache fetches and keeps one list.
 type listCache struct {
 	method, member, key string
+	ignoreTTL           bool
 
 	mu      sync.Mutex // guards the following; never held during I/O
 	gen     uint64     // counts invalidations: a fetch that began before one is not stored
@@ -203,7 +208,7 @@ func (l *listCache) store(list *List, gen uint64) {
 		return
 	}
 	l.list, l.stale, l.expires = list, false, time.Time{}
-	if list.TTL >= 0 {
+	if list.TTL >= 0 && !l.ignoreTTL {
 		l.expires = list.Fetched.Add(list.TTL)
 	}
 	list.TTL = max(list.TTL, 0)
@@ -220,14 +225,31 @@ type page struct {
 // An empty cursor is a cursor; one that comes back is a loop, and is refused
 // rather than taken for the end.
 func (c *Client) fetchList(ctx context.Context, l *listCache) (*List, error) {
+	if d, setting := c.timeout(&Call{Method: l.method}); d > 0 {
+		// a list that drips in page by page must end some time
+		var cancel func()
+		ctx, _, cancel = limit(ctx, listTimeouts*d, setting+" times "+strconv.Itoa(listTimeouts), false)
+		defer cancel()
+	}
+	return watched(ctx, c, Operation{Method: l.method}, nil, func() (*List, error) { return c.fetchPages(ctx, l) })
+}
+
+// listTimeouts is how many times the time of one page a whole list may take.
+const listTimeouts = 10
+
+func (c *Client) fetchPages(ctx context.Context, l *listCache) (*List, error) {
 	list := &List{names: map[string]struct{}{}, TTL: -1, Fetched: time.Now()}
 	hash := sha256.New()
 	seen := map[string]bool{}
+	size := int64(0)
 	var params []byte
 	for range c.opts.MaxPages {
-		result, err := c.do(ctx, l.method, "", params, nil)
+		result, err := c.request(ctx, &request{method: l.method, params: params})
 		if err != nil {
 			return nil, err
+		}
+		if size += int64(len(result.Raw)); c.opts.MaxListBytes != Unlimited && size > c.opts.MaxListBytes {
+			return nil, &Error{Kind: KindTooLarge, Method: l.method, Sent: true, Limit: c.opts.MaxListBytes, Message: fmt.Sprintf("the server's list is larger than %d bytes over all pages", c.opts.MaxListBytes)}
 		}
 		p, err := c.readPage(list, l, result)
 		if err != nil {
@@ -242,6 +264,7 @@ func (c *Client) fetchList(ctx context.Context, l *listCache) (*List, error) {
 				hash.Write(item.Raw)
 			}
 			list.Fingerprint = hex.EncodeToString(hash.Sum(nil)[:12])
+			c.reportOddities(l, list)
 			return list, nil
 		}
 		if seen[*p.next] {
@@ -251,6 +274,24 @@ func (c *Client) fetchList(ctx context.Context, l *listCache) (*List, error) {
 		params = appendString([]byte(`"cursor":`), *p.next)
 	}
 	return nil, &Error{Kind: KindProtocol, Method: l.method, Sent: true, Message: fmt.Sprintf("the server's list has more than %d pages", c.opts.MaxPages)}
+}
+
+// reportOddities logs what is wrong with a list, unless the last one was the
+// same.
+func (c *Client) reportOddities(l *listCache, list *List) {
+	if last := l.newest(); last != nil && last.Fingerprint == list.Fingerprint && last.dropped == list.dropped && len(last.Excluded) == len(list.Excluded) {
+		return
+	}
+	if list.dropped > 0 {
+		c.log.Warn("entries of a list were dropped: they are no objects with the required name", "method", l.method, "member", l.key, "dropped", list.dropped)
+	}
+	for i, tool := range list.Excluded {
+		if i == 10 {
+			c.log.Warn("more tools were left out of the list", "left_out", len(list.Excluded))
+			break
+		}
+		c.log.Warn("a tool was left out of the list: its x-mcp-header annotations are invalid", "tool", tool.Name, "reason", tool.Reason)
+	}
 }
 
 func (c *Client) readPage(list *List, l *listCache, result *Result) (page, error) {
@@ -322,13 +363,12 @@ func (c *Client) addItem(list *List, l *listCache, raw jsontext.Value, era Era) 
 		})
 	}
 	if !named {
-		c.log.Warn("an entry of a list was dropped: it is no object with the required name", "method", l.method, "member", l.key)
+		list.dropped++
 		return
 	}
 	if l.method == methodListTools && era == EraModern && c.transport.Name() == httpTransport && bytes.Contains(raw, []byte(headerAnnotation)) {
 		plan, err := headerPlan(raw)
 		if err != nil {
-			c.log.Warn("a tool was left out of the list: its x-mcp-header annotations are invalid", "tool", name, "reason", err)
 			list.Excluded = append(list.Excluded, ExcludedTool{Name: name, Reason: err.Error()})
 			return
 		}

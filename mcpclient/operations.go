@@ -44,13 +44,13 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments jsontext.V
 		params = append(params, `,"arguments":`...)
 		params = append(params, arguments...)
 	}
-	return c.do(ctx, methodCallTool, name, appendContinuation(params, options), options)
+	return c.do(ctx, &request{method: methodCallTool, name: name, params: appendContinuation(params, options), options: options})
 }
 
 // ReadResource reads a resource.
 func (c *Client) ReadResource(ctx context.Context, uri string, options *CallOptions) (*Result, error) {
 	params := appendString([]byte(`"uri":`), uri)
-	return c.do(ctx, methodReadResource, uri, appendContinuation(params, options), options)
+	return c.do(ctx, &request{method: methodReadResource, name: uri, params: appendContinuation(params, options), options: options})
 }
 
 // GetPrompt renders a prompt.
@@ -60,7 +60,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 		params = append(params, `,"arguments":`...)
 		params = appendStringMap(params, arguments)
 	}
-	return c.do(ctx, methodGetPrompt, name, appendContinuation(params, options), options)
+	return c.do(ctx, &request{method: methodGetPrompt, name: name, params: appendContinuation(params, options), options: options})
 }
 
 // CompleteParams is one question for completions (2026-07-28
@@ -92,7 +92,7 @@ func (c *Client) Complete(ctx context.Context, p CompleteParams, options *CallOp
 		params = appendStringMap(append(params, `,"context":{"arguments":`...), p.Context)
 		params = append(params, '}')
 	}
-	return c.do(ctx, methodComplete, "", params, options)
+	return c.do(ctx, &request{method: methodComplete, params: params, options: options})
 }
 
 // KnowsTool reports whether the server's catalogue has a tool of this name. It

@@ -2,11 +2,7 @@ package mcpclient
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net/url"
-	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,35 +14,75 @@ const NoTimeout time.Duration = -1
 // Unlimited switches one limit off.
 const Unlimited = -1
 
-// Options configures a [Client]. The zero value works. It is copied by [New].
+// Options configures a [Client]. The zero value works. It is copied and
+// checked by [New], before anything starts. docs/client.md has every option
+// with its default and the test that proves it.
 type Options struct {
+	// Key names the client in logs, and to who holds many. It never reaches the
+	// server. "" = a random one.
+	Key string
 	// Info identifies this client to servers. An empty Name is "mcpbridge", an
 	// empty Version that of the module.
 	Info Implementation
+	// HideInfo leaves Info out of modern requests, where it is optional.
+	HideInfo bool
+	// Capabilities are declared to servers, beside those that follow from
+	// Handlers and Roots. A single request may declare others, see [CallOptions].
+	Capabilities Capabilities
 	// Version selects protocol versions and the time for finding them out.
 	Version VersionOptions
 	// Timeouts bounds the operations.
 	Timeouts Timeouts
+	// Health probes an idle connection.
+	Health HealthOptions
 	// Reconnect paces connection attempts after a failure.
 	Reconnect ReconnectOptions
-	// Cache switches the list caches.
+	// Cache controls the list caches.
 	Cache CacheOptions
+	// Changes selects the change notifications to subscribe to.
+	Changes ChangeOptions
+	// Rounds bounds multi-round-trip requests.
+	Rounds RoundOptions
+	// Tasks controls the tasks extension.
+	Tasks TaskOptions
+	// Dispatch bounds what the server makes this client do.
+	Dispatch DispatchOptions
 	// Roots are the file system roots told to servers that ask. Without any,
-	// the roots capability is not declared.
+	// and without Handlers.Roots, the roots capability is not declared.
 	Roots []Root
+	// Handlers answer requests of the server and receive its notifications.
+	Handlers Handlers
+	// Listeners watch operations, in order; see [Listener].
+	Listeners []Listener
+	// LogLevel is the least severe log message that servers should send; ""
+	// = the server's own default on legacy connections, none on modern ones.
+	// Single requests may ask for another one.
+	LogLevel LogLevel
 	// MaxPages bounds one list; 0 = 1024. More pages fail the list.
 	MaxPages int
+	// MaxListBytes bounds one list over all of its pages; 0 = 64 MiB, Unlimited =
+	// no bound. A larger list fails.
+	MaxListBytes int64
 	// Lazy connects at the first call instead of at Start.
 	Lazy bool
 	// Interceptors wrap every attempt, the first outermost.
 	Interceptors []Interceptor
 	// Meta adds `_meta` members to every request and notification; may be nil.
 	Meta MetaSupplier
+	// InitializeMeta are `_meta` members of the initialize request alone, a JSON
+	// object. They win over Meta's.
+	InitializeMeta jsontext.Value
 	// Headers adds HTTP headers to every request and notification; may be nil.
 	Headers HeaderSupplier
-	// NewID returns request ids: strings or integers within ±(2^53-1), unique
-	// among the requests in flight. nil = 1, 2, 3…
+	// NewID returns request ids: strings, or integers within ±(2^53-1), never
+	// used before by this client. nil = 1, 2, 3…
 	NewID func() any
+	// NewProgressToken returns progress tokens, under the rules of NewID. nil =
+	// "progress-1", "progress-2"…
+	NewProgressToken func() any
+	// ToolResult turns results of [Client.CallToolValue] into a value; nil =
+	// [JoinText].
+	ToolResult ToolResultExtractor
 	// ConnectGate, when set, is called before each connection attempt and may
 	// block until there is room for it; release is called when it is over.
 	ConnectGate func(ctx context.Context) (release func(), err error)
@@ -61,12 +97,20 @@ type Options struct {
 // Implementation describes an MCP client or server (2026-07-28 schema,
 // Implementation). Absent fields are left out on the wire.
 type Implementation struct {
-	Name        string         `json:"name"`
-	Version     string         `json:"version"`
-	Title       string         `json:"title,omitzero"`
-	Description string         `json:"description,omitzero"`
-	WebsiteURL  string         `json:"websiteUrl,omitzero"`
-	Icons       jsontext.Value `json:"icons,omitzero"`
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+	Title       string `json:"title,omitzero"`
+	Description string `json:"description,omitzero"`
+	WebsiteURL  string `json:"websiteUrl,omitzero"`
+	Icons       []Icon `json:"icons,omitzero"`
+}
+
+// Icon is a picture of an implementation (2026-07-28 basic/index, icons).
+type Icon struct {
+	Src      string   `json:"src"`
+	MIMEType string   `json:"mimeType,omitzero"`
+	Sizes    []string `json:"sizes,omitzero"`
+	Theme    string   `json:"theme,omitzero"`
 }
 
 // Root is one file system root (2026-07-28 client/roots).
@@ -78,104 +122,128 @@ type Root struct {
 // VersionOptions says which protocol version to speak.
 type VersionOptions struct {
 	// Pin is the one version to speak, requested and minimum; "" finds out
-	// which era the server belongs to.
+	// which era the server belongs to. A modern pin never falls back to a
+	// handshake, a legacy pin never probes.
 	Pin string
+	// Minimum is the oldest version to accept; "" = any that this client speaks.
+	// Versions are dates, so 2026-07-28 here means "modern only, newest first".
+	Minimum string
+	// Advertise is the legacy version to ask for in a handshake that follows
+	// detection; "" = the newest.
+	Advertise string
 	// DetectTimeout is how long an era probe may stay unanswered before the
 	// server is taken for a legacy one. 0 = 5 s over HTTP, 15 s over stdio (a
 	// child may still be starting). NoTimeout waits as long as Timeout lasts.
 	DetectTimeout time.Duration
+	// FailOnSilence makes an unanswered probe over HTTP an error: the
+	// specification speaks of silence over stdio only.
+	FailOnSilence bool
 	// Timeout bounds one whole connection attempt, probe and handshake
 	// together. 0 = 30 s over HTTP, 60 s over stdio; NoTimeout = none.
 	Timeout time.Duration
+	// SeparateBudgets gives the handshake after a probe a Timeout of its own.
+	SeparateBudgets bool
 }
 
 // Timeouts bounds operations; each request of an operation gets the whole
-// time. 0 = 60 s, NoTimeout = none. A caller's earlier deadline wins.
+// time. 0 = 60 s, NoTimeout = none, unless the field says otherwise. A
+// caller's earlier deadline wins.
 type Timeouts struct {
 	Tool       time.Duration // tools/call and each page of tools/list
-	Resource   time.Duration // resources/read and each page of the resource lists
+	Resource   time.Duration // resources/read, (un)subscribe, each page of the resource lists
 	Prompt     time.Duration // prompts/get and each page of prompts/list
 	Completion time.Duration // completion/complete
 	// Tools overrides Tool for single tools by name.
 	Tools map[string]time.Duration
+	// ProgressExtends restarts the time at each progress notification of a
+	// request that asked for progress.
+	ProgressExtends bool
+	// Max bounds one operation over all of its requests, rounds and extensions;
+	// 0 = none.
+	Max time.Duration
+	// ToolResult, when not "", makes a tool call that exceeds its own timeout a
+	// normal result with this text and Result.TimedOut, instead of an error.
+	ToolResult string
+}
+
+// HealthOptions probes a connection that has been quiet for Interval: ping on
+// legacy connections, server/discover on modern ones. Any answer, even an
+// error, proves life.
+type HealthOptions struct {
+	Disabled bool
+	Interval time.Duration // 0 = 30 s; varied by a tenth, so that clients do not probe in step
+	Timeout  time.Duration // of one probe; 0 = 10 s
+	Failures int           // probes in a row that must fail; 0 = 2
 }
 
 // ReconnectOptions paces connection attempts after a failure: the wait grows
-// from Interval to MaxInterval, with jitter.
+// from Interval by Multiplier to MaxInterval, with jitter.
 type ReconnectOptions struct {
+	// Disabled leaves a lost connection lost until a call needs it.
+	Disabled    bool
 	Interval    time.Duration // 0 = 5 s
-	MaxInterval time.Duration // 0 = 60 s
+	MaxInterval time.Duration // 0 = 60 s, or Interval if that is longer
+	Multiplier  float64       // 0 = 2; 1 = always Interval
+	// MaxAttempts is how many attempts in a row may fail before the client
+	// gives up for good; 0 = no limit.
+	MaxAttempts int
+	// StopTimeout is how long Close waits for attempts under way and handlers;
+	// 0 = as long as its context.
+	StopTimeout time.Duration
+	// NoRetry keeps requests of safe methods from being sent again when the
+	// connection ended under them.
+	NoRetry bool
 }
 
-// CacheOptions switches list caches off. A cached list is served until its
-// ttlMs passed, the server reports a change, or the connection is replaced.
+// CacheOptions controls list caches. A cached list is served until its ttlMs
+// passed, the server reports a change, or the connection is replaced.
 type CacheOptions struct {
 	NoTools     bool
 	NoResources bool // resources and resource templates
 	NoPrompts   bool
+	// IgnoreTTL keeps lists until a change is reported, whatever their ttlMs.
+	IgnoreTTL bool
 }
 
-const (
-	defaultOperationTimeout = 60 * time.Second
-	defaultMaxPages         = 1024
-)
+// ChangeOptions selects change notifications. By default all that the server
+// offers are subscribed to; legacy servers send them unasked.
+type ChangeOptions struct {
+	NoTools     bool
+	NoResources bool
+	NoPrompts   bool
+	// Force subscribes although the server does not declare listChanged.
+	Force bool
+	// Interval and MaxInterval pace re-subscriptions after a stream was lost;
+	// 0 = 1 s and 30 s.
+	Interval, MaxInterval time.Duration
+}
 
-// prepare checks the options and fills in every default.
-func (o *Options) prepare(transport string) error {
-	var errs []error
-	if o.Info.Name == "" {
-		o.Info.Name = "mcpbridge"
-	}
-	if o.Info.Version == "" {
-		o.Info.Version = moduleVersion()
-	}
-	if pin := o.Version.Pin; pin != "" && EraOf(pin) == EraUnknown {
-		errs = append(errs, fmt.Errorf("Version.Pin: %q is not a protocol version this client speaks; use one of %v or leave it empty", pin, SupportedVersions()))
-	}
-	detect, total := 5*time.Second, 30*time.Second
-	if transport == "stdio" {
-		detect, total = 15*time.Second, 60*time.Second
-	}
-	duration := func(name string, value *time.Duration, unset time.Duration, infinite bool) {
-		switch {
-		case *value == 0:
-			*value = unset
-		case *value == NoTimeout && infinite:
-		case *value < 0:
-			errs = append(errs, fmt.Errorf("%s: %v is negative; use a positive duration%s", name, *value, map[bool]string{true: " or NoTimeout"}[infinite]))
-		}
-	}
-	duration("Version.DetectTimeout", &o.Version.DetectTimeout, detect, true)
-	duration("Version.Timeout", &o.Version.Timeout, total, true)
-	duration("Timeouts.Tool", &o.Timeouts.Tool, defaultOperationTimeout, true)
-	duration("Timeouts.Resource", &o.Timeouts.Resource, defaultOperationTimeout, true)
-	duration("Timeouts.Prompt", &o.Timeouts.Prompt, defaultOperationTimeout, true)
-	duration("Timeouts.Completion", &o.Timeouts.Completion, defaultOperationTimeout, true)
-	tools := make(map[string]time.Duration, len(o.Timeouts.Tools))
-	for name, value := range o.Timeouts.Tools {
-		duration("Timeouts.Tools["+name+"]", &value, NoTimeout, true)
-		tools[name] = value
-	}
-	o.Timeouts.Tools = tools
-	duration("Reconnect.Interval", &o.Reconnect.Interval, 5*time.Second, false)
-	duration("Reconnect.MaxInterval", &o.Reconnect.MaxInterval, max(60*time.Second, o.Reconnect.Interval), false)
-	if o.Reconnect.MaxInterval < o.Reconnect.Interval {
-		errs = append(errs, fmt.Errorf("Reconnect.MaxInterval: %v is below Interval %v", o.Reconnect.MaxInterval, o.Reconnect.Interval))
-	}
-	if o.MaxPages == 0 {
-		o.MaxPages = defaultMaxPages
-	} else if o.MaxPages < 0 {
-		errs = append(errs, fmt.Errorf("MaxPages: %d is negative; use a positive number, or 0 for %d", o.MaxPages, defaultMaxPages))
-	}
-	for i, root := range o.Roots {
-		if u, err := url.Parse(root.URI); err != nil || u.Scheme != "file" {
-			errs = append(errs, fmt.Errorf("root %d (Roots): %q is not a file:// URI", i, root.URI))
-		}
-	}
-	o.Roots = slices.Clone(o.Roots)
-	o.Interceptors = slices.Clone(o.Interceptors)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return errors.Join(errs...)
+// RoundOptions bounds multi-round-trip requests (2026-07-28 patterns/mrtr).
+type RoundOptions struct {
+	// MaxRetries is how often one request is repeated with answers; 0 = 3,
+	// negative = never: the first input_required result fails the call.
+	MaxRetries int
+}
+
+// TaskOptions controls the tasks extension (io.modelcontextprotocol/tasks).
+type TaskOptions struct {
+	// Disabled keeps the extension from being declared.
+	Disabled bool
+	// MaxStuckPolls is how many polls in a row may find a task waiting for
+	// input without asking anything new; 0 = 60, at least 1.
+	MaxStuckPolls int
+	// PollInterval is the wait between polls when the server names none; 0 = 1 s.
+	PollInterval time.Duration
+	// MinPollInterval and MaxPollInterval bound what the server names; 0 =
+	// 100 ms and no bound.
+	MinPollInterval, MaxPollInterval time.Duration
+}
+
+// DispatchOptions bounds what the server can make this client do at once:
+// requests it sends, notifications that have a handler, subscription
+// deliveries. Past MaxInFlight a request is answered with OverloadCode, a
+// notification is dropped, and a subscription whose delivery was dropped ends.
+type DispatchOptions struct {
+	MaxInFlight  int   // 0 = 1024; Unlimited = no bound, at that risk
+	OverloadCode int64 // 0 = -32000
 }

@@ -24,7 +24,8 @@ func TestTheZeroOptionsGetEveryDefault(t *testing.T) {
 		t.Errorf("over stdio: %+v", stdio.Version)
 	}
 	if http.Timeouts.Tool != time.Minute || http.Timeouts.Completion != time.Minute || http.MaxPages != 1024 ||
-		http.Reconnect != (ReconnectOptions{Interval: 5 * time.Second, MaxInterval: time.Minute}) ||
+		http.Reconnect != (ReconnectOptions{Interval: 5 * time.Second, MaxInterval: time.Minute, Multiplier: 2, StopTimeout: NoTimeout}) ||
+		http.Health != (HealthOptions{Interval: 30 * time.Second, Timeout: 10 * time.Second, Failures: 2}) || http.Dispatch.MaxInFlight != 1024 ||
 		http.Info.Name == "" || http.Info.Version == "" || http.Logger == nil {
 		t.Errorf("defaults are missing: %+v", http)
 	}
@@ -39,7 +40,7 @@ func TestBadOptionsAreAllNamed(t *testing.T) {
 		Roots:     []Root{{URI: "/srv"}},
 	}
 	err := o.prepare("stdio")
-	for _, name := range []string{"Version.Pin", "2077-01-01", "Version.DetectTimeout", "Timeouts.Tool:", "Timeouts.Tools[slow]", "Reconnect.Interval", "MaxPages", "root 0 (Roots)"} {
+	for _, name := range []string{"Version.Pin", "2077-01-01", "Version.DetectTimeout", "Timeouts.Tool:", "Timeouts.Tools[slow]", "Reconnect.Interval", "MaxPages", "option Roots: root 0"} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q is not named in: %v", name, err)
 		}

@@ -33,6 +33,16 @@ func (s *session) mirrorsParams() bool {
 	return s.era == EraModern && s.conn.PerRequestStreams()
 }
 
+// listWait bounds how long a call waits for the tools to be listed: a slow list
+// must not stop calls that may well need no header.
+func listWait(ctx context.Context) time.Duration {
+	const most = 3 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(most, time.Until(deadline)/4)
+	}
+	return most
+}
+
 // listAgain is how long calls go out without a look at the tools after that
 // failed, so that a server whose list is broken is not asked with every call.
 const listAgain = 10 * time.Second
@@ -47,12 +57,11 @@ func (c *Client) paramHeaders(ctx context.Context, tool string, params []byte) (
 		if c.lists.tools.failedWithin(listAgain) {
 			return nil, nil
 		}
+		wait, cancel := context.WithTimeout(ctx, listWait(ctx))
+		defer cancel()
 		var err error
-		if list, err = c.lists.tools.join(ctx, c); err != nil {
-			if ctx.Err() != nil {
-				return nil, err
-			}
-			c.log.DebugContext(ctx, "the tools could not be listed before a call", "tool", tool, "error", err)
+		if list, err = c.lists.tools.join(wait, c); err != nil {
+			c.log.DebugContext(ctx, "a call goes out without a look at the tools", "tool", tool, "error", err)
 			return nil, nil
 		}
 	}

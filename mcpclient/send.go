@@ -34,18 +34,51 @@ const (
 // cancelBudget bounds the delivery of a cancellation, which nobody waits for.
 const cancelBudget = 5 * time.Second
 
-// do carries out one request of a caller: it takes the live connection, sends,
-// and tries a second time where that surely does no harm.
-func (c *Client) do(ctx context.Context, method, name string, params []byte, options *CallOptions) (*Result, error) {
-	if options == nil {
-		options = &CallOptions{}
+// request is one request of a caller, which may take several messages.
+type request struct {
+	method, name string
+	params       []byte // members without braces and without _meta
+	options      *CallOptions
+	assigned     func(id jsonrpc.ID) // see Call
+}
+
+// do carries out one request of a caller, under the listeners and the overall
+// time: answers to the server's questions and the end of a task included.
+func (c *Client) do(ctx context.Context, r *request) (*Result, error) {
+	if r.options == nil {
+		r.options = &CallOptions{}
 	}
+	if limit := c.opts.Timeouts.Max; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, &ownTimeout{limit: limit, setting: "timeouts.max"})
+		defer cancel()
+	}
+	op := Operation{Method: r.method, Name: r.name}
+	result, err := watched(ctx, c, op, func(r *Result) *Result { return r }, func() (*Result, error) {
+		result, err := c.request(ctx, r)
+		if err == nil && result.Type == ResultInputRequired {
+			result, err = c.answerRounds(ctx, r, result)
+		}
+		if err == nil && result.Type == ResultTask && !r.options.ReturnTask {
+			result, err = c.awaitTask(ctx, r, result)
+		}
+		return result, err
+	})
+	if err != nil && c.standsIn(r, err) {
+		return c.timedOut(), nil
+	}
+	return result, err
+}
+
+// request sends one request on the live connection, and a second time where
+// that surely does no harm.
+func (c *Client) request(ctx context.Context, r *request) (*Result, error) {
 	for attempt := 1; ; attempt++ {
 		s, err := c.acquire(ctx)
 		if err != nil {
-			return nil, about(err, method, name)
+			return nil, about(err, r.method, r.name)
 		}
-		call := &Call{Method: method, Name: name, Attempt: attempt, params: params, options: options}
+		call := &Call{Method: r.method, Name: r.name, Attempt: attempt, params: r.params, options: r.options, assigned: r.assigned}
 		result, again, err := c.try(ctx, s, call)
 		c.release(s)
 		if !again {
@@ -79,12 +112,23 @@ func (c *Client) roundTrip(ctx context.Context, s *session, call *Call) (*Result
 	call.ID = id
 	c.address(call, s)
 	call.Attempt = max(call.Attempt, 1)
-	if limit, setting := c.timeout(call); limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, &ownTimeout{limit: limit, setting: setting})
+	if call.assigned != nil {
+		call.assigned(id)
+	}
+	var extend func()
+	outer := ctx
+	if d, setting := c.timeout(call); d > 0 {
+		var cancel func()
+		ctx, extend, cancel = limit(ctx, d, setting, c.opts.Timeouts.ProgressExtends)
 		defer cancel()
 	}
-	return c.invoke(ctx, call)
+	_, end, err := c.openStream(outer, call, extend)
+	if err != nil {
+		return nil, about(err, call.Method, call.Name)
+	}
+	result, err := c.invoke(ctx, call)
+	end() // what came before the answer is told before it
+	return result, err
 }
 
 // address tells a call which connection it goes out on.
@@ -130,6 +174,9 @@ func (c *Client) send(ctx context.Context, call *Call) (*Result, error) {
 		c.cancelUpstream(ctx, call, err)
 		return nil, err
 	}
+	if l := s.link; l != nil {
+		l.heard.Store(time.Now().UnixNano())
+	}
 	if reply.Error != nil {
 		return nil, &Error{Kind: KindRPC, Method: call.Method, Name: call.Name, RPC: reply.Error, Sent: true}
 	}
@@ -155,9 +202,20 @@ func (c *Client) decorate(ctx context.Context, call *Call) (params []byte, heade
 			meta = Meta{}
 		}
 	}
+	if call.Method == methodInitialize && len(c.opts.InitializeMeta) > 0 {
+		if err := meta.setObject(c.opts.InitializeMeta); err != nil {
+			return nil, nil, &Error{Kind: KindInvalid, Method: call.Method, Message: "Options.InitializeMeta is not a JSON object", SafeToRetry: true, Err: err}
+		}
+	}
 	// a request of ours never asks for progress under a token of the caller's making
 	meta.Delete(MetaProgressToken)
-	call.session.lifecycle.add(&meta, call.options)
+	if !call.token.IsZero() {
+		meta.Set(MetaProgressToken, call.token.AppendJSON(nil))
+	}
+	if level := c.logLevel(call); level != "" {
+		meta.SetString(MetaLogLevel, string(level))
+	}
+	call.session.lifecycle.add(&meta, call.options, c.offersTasks(call))
 
 	params = make([]byte, 0, len(call.params)+512)
 	params = append(params, '{')
@@ -217,7 +275,7 @@ func (c *Client) readResult(call *Call, raw jsontext.Value) (*Result, error) {
 		}
 		return nil, malformed("the server asked for input on "+call.Method+", which the protocol does not allow", nil)
 	case ResultTask:
-		if call.options != nil && declaresTasks(call.options.Capabilities) {
+		if c.offersTasks(call) || call.options != nil && declaresTasks(call.options.Capabilities) {
 			return result, nil
 		}
 		return nil, malformed("the server answered with a task although the tasks extension was not declared", nil)
@@ -227,6 +285,23 @@ func (c *Client) readResult(call *Call, raw jsontext.Value) (*Result, error) {
 
 // TasksExtension is the identifier of the tasks extension in capabilities.
 const TasksExtension = "io.modelcontextprotocol/tasks"
+
+// offersTasks says whether a call declares the tasks extension on the client's
+// own account, which then waits for the task's end.
+func (c *Client) offersTasks(call *Call) bool {
+	return call.Method == methodCallTool && call.Era == EraModern && !c.opts.Tasks.Disabled && call.session.server != nil && call.session.server.tasks
+}
+
+// logLevel is the level that a modern server is asked for with a request.
+func (c *Client) logLevel(call *Call) LogLevel {
+	if call.Era != EraModern || call.IsNotification() {
+		return ""
+	}
+	if o := call.options; o != nil && o.LogLevel != "" {
+		return o.LogLevel
+	}
+	return c.opts.LogLevel
+}
 
 // declaresTasks reports whether a ClientCapabilities object lists the tasks
 // extension.
@@ -282,8 +357,13 @@ func (c *Client) nextID() (jsonrpc.ID, error) {
 	if c.opts.NewID == nil {
 		return jsonrpc.IntID(c.lastID.Add(1)), nil
 	}
+	return idOf(c.opts.NewID())
+}
+
+// idOf checks an id or token that came from outside.
+func idOf(value any) (jsonrpc.ID, error) {
 	const safe = 1<<53 - 1 // servers in JavaScript drop larger ones
-	switch id := c.opts.NewID().(type) {
+	switch id := value.(type) {
 	case string:
 		if id == "" {
 			return jsonrpc.ID{}, errors.New("the id is an empty string")

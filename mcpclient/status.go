@@ -20,6 +20,8 @@ const (
 	// StateReconnecting: no connection; the next attempt is under way or waits
 	// for its time.
 	StateReconnecting
+	// StateSuspect: a probe went unanswered; calls still go out.
+	StateSuspect
 	// StateClosed: Close was called.
 	StateClosed
 )
@@ -35,6 +37,8 @@ func (s State) String() string {
 		return "ready"
 	case StateReconnecting:
 		return "reconnecting"
+	case StateSuspect:
+		return "suspect"
 	case StateClosed:
 		return "closed"
 	}
@@ -70,7 +74,9 @@ type Server struct {
 	Capabilities jsontext.Value
 	Instructions string
 
-	tools, resources, prompts, completions bool // declared features
+	tools, resources, prompts, completions, logging        bool // declared features
+	toolsChange, resourcesChange, promptsChange, subscribe bool
+	tasks                                                  bool // the tasks extension
 
 }
 

@@ -34,6 +34,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Short:         "Serve MCP servers over gRPC, gRPC-Web and Connect",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version,
 	}
 	root.AddCommand(serveCommand(), demoServerCommand(), versionCommand())
 	root.SetArgs(args)

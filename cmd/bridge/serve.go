@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,9 @@ func (f *serveFlags) load() (*config.Config, error) {
 		}
 	}
 	if f.demo {
+		if _, taken := cfg.Targets["demo"]; taken {
+			return nil, errors.New("--demo adds a target named \"demo\", and the configuration already has one; rename that")
+		}
 		self, err := os.Executable()
 		if err != nil {
 			return nil, fmt.Errorf("--demo needs the path of this program: %w", err)
@@ -76,6 +80,9 @@ func (f *serveFlags) load() (*config.Config, error) {
 		if err := cfg.Merge(map[string]*config.Target{"demo": demo}); err != nil {
 			return nil, err
 		}
+	}
+	if len(cfg.Targets) == 0 && f.config+f.mcpJSON != "" {
+		return nil, fmt.Errorf("there is nothing to serve: %s names no target; see docs/configuration.md, or try --demo", cmp.Or(f.config, f.mcpJSON))
 	}
 	if len(cfg.Targets) == 0 {
 		return nil, errors.New("there is nothing to serve: name MCP servers with --config FILE or --mcp-json FILE, or try --demo")

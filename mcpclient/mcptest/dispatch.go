@@ -29,6 +29,7 @@ type conn struct {
 	cancelled   map[string]bool
 	asks        map[string]chan *message
 	resources   map[string]bool // legacy subscriptions by uri
+	level       string          // logging/setLevel; "" = all
 	requests    int
 }
 
@@ -176,6 +177,13 @@ func (c *conn) answer(r *Request, result any, err error) {
 		}
 		return
 	}
+	defer func() {
+		if !c.http { // over HTTP the exchange writes them
+			for _, raw := range r.trailers() {
+				r.out.send(raw)
+			}
+		}
+	}()
 	switch {
 	case errors.Is(err, ErrSilent):
 	case errors.Is(err, ErrHangup):
@@ -268,8 +276,12 @@ func (c *conn) notify(m *message, header http.Header, n int) {
 		} else if c.initialized {
 			c.s.violate("notifications/initialized was sent twice")
 		}
+		first := !c.initialized
 		c.initialized = true
 		c.mu.Unlock()
+		if first && c.s.PingEvery > 0 {
+			c.s.goWork(c.pingOften)
+		}
 	default:
 		if r.Era == Modern && c.http {
 			c.s.violate("%s: modern HTTP clients send no notifications", m.method)

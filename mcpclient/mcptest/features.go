@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // Tool is one tool. Raw replaces the whole JSON object of the list; Call nil
@@ -119,8 +118,11 @@ func (s *Server) capabilities(of Era) json.RawMessage {
 	if s.Complete != nil || s.Handle["completion/complete"] != nil {
 		caps["completions"] = map[string]any{}
 	}
-	if of == Legacy && s.Handle["logging/setLevel"] != nil {
+	if s.Logging.On || of == Legacy && s.Handle["logging/setLevel"] != nil {
 		caps["logging"] = map[string]any{}
+	}
+	if s.Tasks && of == Modern {
+		caps["extensions"] = map[string]any{tasksExtension: map[string]any{}}
 	}
 	return marshal(caps)
 }
@@ -159,8 +161,12 @@ func builtin(r *Request) Handler {
 		return listen
 	case r.Era == Legacy && r.Method == "initialize":
 		return initialize
-	case r.Era == Legacy && (r.Method == "ping" || r.Method == "logging/setLevel"):
+	case r.Era == Modern && s.Tasks && strings.HasPrefix(r.Method, "tasks/"):
+		return serveTask
+	case r.Era == Legacy && r.Method == "ping":
 		return Respond(Raw("{}"))
+	case r.Era == Legacy && r.Method == "logging/setLevel":
+		return setLevel
 	case r.Era == Legacy && (r.Method == "resources/subscribe" || r.Method == "resources/unsubscribe"):
 		return subscribe
 	}
@@ -280,66 +286,4 @@ func subscribe(_ context.Context, r *Request) (any, error) {
 	defer r.conn.mu.Unlock()
 	r.conn.resources[r.Text("uri")] = r.Method == "resources/subscribe"
 	return Raw("{}"), nil
-}
-
-// subscription is one open subscriptions/listen.
-type subscription struct {
-	r      *Request
-	filter struct {
-		Tools     bool     `json:"toolsListChanged"`
-		Prompts   bool     `json:"promptsListChanged"`
-		Resources bool     `json:"resourcesListChanged"`
-		URIs      []string `json:"resourceSubscriptions"`
-	}
-	ended chan struct{}
-	once  sync.Once
-}
-
-func (sub *subscription) end() { sub.once.Do(func() { close(sub.ended) }) }
-
-func (sub *subscription) wants(method, uri string) bool {
-	switch method {
-	case "notifications/tools/list_changed":
-		return sub.filter.Tools
-	case "notifications/prompts/list_changed":
-		return sub.filter.Prompts
-	case "notifications/resources/list_changed":
-		return sub.filter.Resources
-	case "notifications/resources/updated":
-		return slices.Contains(sub.filter.URIs, uri)
-	}
-	return false
-}
-
-func (sub *subscription) send(method string, params json.RawMessage) {
-	if params == nil {
-		params = json.RawMessage("{}")
-	}
-	sub.r.out.send(notification(method, with(params, "_meta", `{"io.modelcontextprotocol/subscriptionId":`+string(sub.r.ID)+`}`)))
-}
-
-// listen serves subscriptions/listen until the client cancels it.
-func listen(ctx context.Context, r *Request) (any, error) {
-	sub := &subscription{r: r, ended: make(chan struct{})}
-	filter := r.Param("notifications")
-	if err := json.Unmarshal(filter, &sub.filter); err != nil {
-		r.server.violate("subscriptions/listen: params.notifications is no filter: %v", err)
-		return nil, &Error{Code: -32602, Message: "notifications is required"}
-	}
-	s := r.server
-	s.mu.Lock()
-	sub.send("notifications/subscriptions/acknowledged", json.RawMessage(`{"notifications":`+string(filter)+`}`))
-	s.subs = append(s.subs, sub)
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.subs = slices.DeleteFunc(s.subs, func(o *subscription) bool { return o == sub })
-		s.mu.Unlock()
-	}()
-	select {
-	case <-sub.ended:
-		return Raw(`{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(r.ID) + `}}`), nil
-	case <-ctx.Done():
-		return nil, ErrSilent
-	}
 }

@@ -50,6 +50,9 @@ func (l *downListener) Accept() (net.Conn, error) {
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.init()
 	x := &exchange{s: s, w: w, req: req}
+	if x.authorize() || x.redirect() || x.oldSSE() {
+		return
+	}
 	switch req.Method {
 	case http.MethodPost:
 		x.post()
@@ -142,12 +145,12 @@ func (x *exchange) post() {
 	if x.scripted(name, n) {
 		return
 	}
-	if types := accepted(header); !slices.Contains(types, "application/json") || !slices.Contains(types, "text/event-stream") {
+	if types := accepted(header); !s.Lax.Accept && (!slices.Contains(types, "application/json") || !slices.Contains(types, "text/event-stream")) {
 		s.violate("%s: Accept is %q; it must list application/json and text/event-stream", name, header.Get("Accept"))
 		x.refuse(http.StatusNotAcceptable, -32600, "Not Acceptable")
 		return
 	}
-	if got := header.Get("Content-Type"); got != "application/json" {
+	if got := header.Get("Content-Type"); got != "application/json" && !s.Lax.ContentType {
 		s.violate("%s: Content-Type is %q, not application/json", name, got)
 		x.refuse(http.StatusUnsupportedMediaType, -32600, "Unsupported Media Type")
 		return
@@ -165,11 +168,20 @@ func (x *exchange) post() {
 		x.pump(c, out, 0, c.request(m, header, out, n))
 	case m.isNotification():
 		c.notify(m, header, n)
-		x.w.WriteHeader(http.StatusAccepted)
+		x.accept()
 	default:
 		c.take(m, c.era)
-		x.w.WriteHeader(http.StatusAccepted)
+		x.accept()
 	}
+}
+
+// accept acknowledges a notification or response.
+func (x *exchange) accept() {
+	if x.s.Accepted != nil {
+		x.reply(x.s.Accepted)
+		return
+	}
+	x.w.WriteHeader(http.StatusAccepted)
 }
 
 // conn finds what a message belongs to; nil when the exchange was refused.
@@ -232,7 +244,7 @@ func (x *exchange) get() {
 		return
 	}
 	s := x.s
-	if !slices.Contains(accepted(x.req.Header), "text/event-stream") {
+	if !s.Lax.Accept && !slices.Contains(accepted(x.req.Header), "text/event-stream") {
 		s.violate("GET: Accept is %q; it must list text/event-stream", x.req.Header.Get("Accept"))
 		x.w.WriteHeader(http.StatusNotAcceptable)
 		return
@@ -306,7 +318,11 @@ func (x *exchange) pump(c *conn, out *events, i int, r *Request) {
 			x.end(c, r, err, sse, out)
 			return
 		}
-		if sse == nil && ev.answer && (!x.s.SSE.Always || ev.status >= 400 || ev.reply != nil) {
+		var tail [][]byte
+		if ev.answer {
+			tail = x.tail(r)
+		}
+		if sse == nil && ev.answer && (!x.s.SSE.Always && len(tail) == 0 || ev.status >= 400 || ev.reply != nil) {
 			x.plain(out, ev)
 			return
 		}
@@ -316,11 +332,10 @@ func (x *exchange) pump(c *conn, out *events, i int, r *Request) {
 		if ev.answer && x.s.SSE.EndWithoutResponse && first {
 			return
 		}
-		last := ev.answer && len(x.s.SSE.Tail) == 0
-		sse.event(ev.data, out.name, i, last)
+		sse.event(ev.data, out.name, i, ev.answer && len(tail) == 0)
 		if ev.answer {
-			for n, raw := range x.s.SSE.Tail {
-				sse.event([]byte(raw), "", 0, n == len(x.s.SSE.Tail)-1)
+			for n, raw := range tail {
+				sse.event(raw, "", 0, n == len(tail)-1)
 			}
 			return
 		}
@@ -328,6 +343,20 @@ func (x *exchange) pump(c *conn, out *events, i int, r *Request) {
 			return
 		}
 	}
+}
+
+// tail returns what follows the answer of a request.
+func (x *exchange) tail(r *Request) [][]byte {
+	var tail [][]byte
+	if x.s.SSE.Always {
+		for _, raw := range x.s.SSE.Tail {
+			tail = append(tail, []byte(raw))
+		}
+	}
+	if r != nil {
+		tail = append(tail, r.trailers()...)
+	}
+	return tail
 }
 
 // end closes an exchange that got no answer.
@@ -358,7 +387,11 @@ func (x *exchange) plain(out *events, ev event) {
 		x.reply(ev.reply)
 		return
 	}
-	x.w.Header().Set("Content-Type", "application/json")
+	kind := x.s.ContentType
+	if kind == "" {
+		kind = "application/json"
+	}
+	x.w.Header().Set("Content-Type", kind)
 	x.w.WriteHeader(max(ev.status, http.StatusOK))
 	_, _ = x.w.Write(ev.data) // a client that left is no concern of the script
 }

@@ -169,7 +169,7 @@ func (c *conn) checkVersionHeader(header http.Header, what string) bool {
 	version := c.version
 	c.mu.Unlock()
 	got := header.Get("MCP-Protocol-Version")
-	if got == version || version == "" || got == "" && version < "2025-06-18" {
+	if got == version || version == "" || c.s.Lax.Version || got == "" && version < "2025-06-18" {
 		return true
 	}
 	c.s.violate("%s: MCP-Protocol-Version is %q, negotiated was %s", what, got, version)

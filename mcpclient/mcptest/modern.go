@@ -83,10 +83,14 @@ func (c *conn) checkHeaders(r *Request, version string) error {
 		c.s.violate("%s: a modern request carries Mcp-Session-Id or Last-Event-ID", r.Method)
 	}
 	switch got := r.Header.Values("MCP-Protocol-Version"); {
+	case c.s.Lax.Version:
 	case len(got) != 1:
 		return mismatch("MCP-Protocol-Version must be sent once")
 	case version != "" && got[0] != version:
 		return mismatch("MCP-Protocol-Version " + got[0] + " is not the version of _meta, " + version)
+	}
+	if c.s.Lax.Names {
+		return nil
 	}
 	if got := r.Header.Values("Mcp-Method"); len(got) != 1 || got[0] != r.Method {
 		return mismatch("Mcp-Method must be the method, got " + strings.Join(got, ", "))

@@ -74,6 +74,7 @@ type Request struct {
 	mu      sync.Mutex // protects the fields below
 	cancel  context.CancelCauseFunc
 	dropped bool // cancelled by the client: no answer
+	after   [][]byte
 }
 
 // Default runs the handler that would have answered without the override.
@@ -116,13 +117,22 @@ func (r *Request) Progress(progress, total float64, message string) {
 	r.Notify("notifications/progress", params)
 }
 
-// LogMessage sends notifications/message on the request's own stream.
-func (r *Request) LogMessage(level string, data any) {
-	r.Notify("notifications/message", map[string]any{"level": level, "data": data})
-}
-
 // Send writes one raw message on the request's own stream.
 func (r *Request) Send(raw string) { r.out.send([]byte(raw)) }
+
+// After writes one raw message on the request's own stream right behind its
+// answer.
+func (r *Request) After(raw string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.after = append(r.after, []byte(raw))
+}
+
+func (r *Request) trailers() [][]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.after
+}
 
 // Ask sends a legacy request to the client on the request's own stream and
 // waits for the result; a JSON-RPC error comes back as [*Error].

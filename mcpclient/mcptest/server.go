@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Era is which family of protocol revisions a server speaks.
@@ -76,9 +77,25 @@ type Server struct {
 	// AnswerCancelled answers a cancelled request all the same.
 	AnswerCancelled bool
 
-	Session SessionOptions
-	SSE     SSEOptions
-	Stdio   StdioOptions
+	// ContentType is that of plain JSON answers; "" = application/json.
+	ContentType string
+	// Accepted answers notifications and responses over HTTP; nil = 202, empty.
+	Accepted *Reply
+	// PingEvery pings each initialized legacy connection at this interval; 0 =
+	// never. The answers are [MethodResponse] entries.
+	PingEvery time.Duration
+
+	Session  SessionOptions
+	SSE      SSEOptions
+	Stdio    StdioOptions
+	Auth     AuthOptions
+	Redirect RedirectOptions
+	OldSSE   OldSSEOptions
+	Listen   ListenOptions
+	Logging  LoggingOptions
+	Lax      LaxOptions
+	// Tasks declares the tasks extension and serves tasks/*; see [StartTask].
+	Tasks bool
 
 	// ManyClients permits the same request id in flight twice, as two clients
 	// of one modern HTTP endpoint may use it.
@@ -104,6 +121,9 @@ type Server struct {
 	down     bool
 	cut      []func() // each ends the HTTP connections of one listener
 	subs     []*subscription
+	tasks    map[string]*task // by id
+	refused  int              // exchanges answered 401
+	tokens   int              // tokens issued
 }
 
 // SessionOptions script the sessions of a legacy HTTP server.
@@ -155,6 +175,14 @@ type StdioOptions struct {
 	Grandchild     bool     // (child) start a process that holds the pipes
 }
 
+// LaxOptions name what the server does not check.
+type LaxOptions struct {
+	Accept      bool // the Accept header of POST and GET
+	ContentType bool // the Content-Type header of POST
+	Version     bool // MCP-Protocol-Version
+	Names       bool // Mcp-Method, Mcp-Name and Mcp-Param-*
+}
+
 // TB is what the package needs of testing.TB.
 type TB interface {
 	Helper()
@@ -192,6 +220,7 @@ func (s *Server) init() {
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.gone = map[string]bool{}
 		s.streams = map[string]*events{}
+		s.tasks = map[string]*task{}
 		s.endpoint = newConn(s, true, Modern)
 		s.off = s.NoLog
 	})
