@@ -30,9 +30,10 @@ type lookup struct {
 	known  func(*mcpclient.Client, context.Context, string) (bool, error)
 }
 
-// knowsBudget bounds the look into the catalogue after an error; when it does
-// not suffice the error stays as it is.
-const knowsBudget = 5 * time.Second
+// knowsBudget bounds the look into the catalogue after an error, along with
+// half of the time the caller has left; when that does not suffice the error
+// stays as it is. The answer in hand is worth more than its best wording.
+const knowsBudget = time.Second
 
 // find returns a target and tells the caller which one it is.
 func (c *caller) find(ctx context.Context, name string) (*targets.Target, error) {
@@ -90,7 +91,14 @@ func (c *caller) absent(ctx context.Context, client *mcpclient.Client, s scope, 
 	if look.known == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, knowsBudget)
+	budget := knowsBudget
+	if deadline, ok := ctx.Deadline(); ok {
+		budget = min(budget, time.Until(deadline)/2)
+	}
+	if budget <= 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	known, err := look.known(client, ctx, s.name)
 	if err != nil {
@@ -108,6 +116,10 @@ type continuation interface {
 	GetInputResponses() map[string]*pb.InputResponse
 }
 
+// tasksExtension is the extension that a caller lists in its capabilities to
+// get tasks as they are, instead of their ends.
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
 // callOptions converts the common part of a request.
 func callOptions(req continuation, state *string) (*mcpclient.CallOptions, error) {
 	meta, err := convert.Meta(req.GetMeta(), "meta")
@@ -122,7 +134,11 @@ func callOptions(req continuation, state *string) (*mcpclient.CallOptions, error
 	if err != nil {
 		return nil, err
 	}
-	return &mcpclient.CallOptions{Meta: meta, Capabilities: capabilities, InputResponses: answers, RequestState: state}, nil
+	_, takesTasks := req.GetClientCapabilities().GetExtensions()[tasksExtension]
+	return &mcpclient.CallOptions{
+		Meta: meta, Capabilities: capabilities, InputResponses: answers, RequestState: state,
+		ReturnInput: true, ReturnTask: takesTasks,
+	}, nil
 }
 
 // continues reports whether the request goes on with an earlier one, so that

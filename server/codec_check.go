@@ -35,6 +35,10 @@ func (c *jsonChecker) fail(format string, args ...any) error {
 	return &jsonError{field: strings.TrimPrefix(strings.Join(c.path, ""), "."), description: fmt.Sprintf(format, args...)}
 }
 
+// maxJSONDepth is how many levels a jsontext.Decoder enters, and protojson
+// with its usual limit.
+const maxJSONDepth = 10_000
+
 // token reads the next token; a syntax error is blamed on its place.
 func (c *jsonChecker) token() (jsontext.Token, error) {
 	token, err := c.dec.ReadToken()
@@ -46,6 +50,9 @@ func (c *jsonChecker) token() (jsontext.Token, error) {
 		return token, c.fail("a member is given twice in one object (near byte %d)", c.dec.InputOffset())
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return token, &jsonError{description: "the JSON ends too early"}
+	}
+	if c.dec.StackDepth() >= maxJSONDepth {
+		return token, &jsonError{description: fmt.Sprintf("the JSON is nested deeper than %d levels; make it flatter", maxJSONDepth)}
 	}
 	return token, &jsonError{description: fmt.Sprintf("the request is not valid JSON (near byte %d)", c.dec.InputOffset())}
 }

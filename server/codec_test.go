@@ -181,3 +181,19 @@ func TestResponsesKeepPresence(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+func TestDeepJSONIsCalledDeep(t *testing.T) {
+	for name, body := range map[string]string{
+		"objects": `{"name":"x","arguments":` + strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000) + "}",
+		"lists":   `{"name":"x","arguments":{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}}",
+	} {
+		err := (&jsonCodec{}).UnmarshalRead(t.Context(), strings.NewReader(body), &pb.CallToolRequest{})
+		if err == nil || !strings.Contains(err.Error(), "nested deeper than 10000 levels") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	err := (&jsonCodec{}).UnmarshalRead(t.Context(), strings.NewReader(`{"name":"x","arguments":{"a":!}}`), &pb.CallToolRequest{})
+	if err == nil || !strings.Contains(err.Error(), "not valid JSON") {
+		t.Errorf("broken JSON: %v", err)
+	}
+}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect/v2"
@@ -56,8 +56,10 @@ const (
 	reasonInternal              reason = "INTERNAL"
 )
 
-// code is the RPC code of a reason. Two reasons have several codes, which
-// [scope.classify] tells apart: UPSTREAM_AUTH and UPSTREAM_HTTP.
+// code is the RPC code of a reason. Three reasons have several codes:
+// UPSTREAM_AUTH and UPSTREAM_HTTP, which [scope.classify] tells apart, and
+// INVALID_PARAMS, which is UNIMPLEMENTED where the protocols require that: for
+// an unknown compression, and for none or several messages in a unary call.
 func (r reason) code() connect.Code {
 	switch r {
 	case reasonTargetNotFound, reasonServiceNotFound, reasonToolNotFound, reasonPromptNotFound, reasonResourceNotFound, reasonTaskNotFound:
@@ -226,13 +228,8 @@ func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure 
 		return refuse(reasonTimeout, message)
 	case mcpclient.KindCanceled:
 		return s.canceled(ctx, e, e.Sent)
-	case mcpclient.KindUnavailable, mcpclient.KindClosed:
-		return &failure{reason: reasonTargetUnavailable, message: message, retry: retry}
-	case mcpclient.KindLost:
-		if e.SafeToRetry || s.safe() {
-			return &failure{reason: reasonConnectionLost, message: message, retry: retry}
-		}
-		return refuse(reasonOutcomeUnknown, message+"; whether the tool ran is not known, so check before calling again")
+	case mcpclient.KindUnavailable, mcpclient.KindClosed, mcpclient.KindLost:
+		return s.disconnected(e, retry)
 	case mcpclient.KindProtocol:
 		return refuse(reasonUpstreamProtocol, message)
 	case mcpclient.KindTooLarge:
@@ -258,6 +255,21 @@ func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure 
 	case mcpclient.KindInternal:
 	}
 	return refuse(reasonInternal, "internal error of the bridge; its log has the details")
+}
+
+// disconnected is a call without a connection, or whose connection ended. What
+// it promises hangs on whether anything was sent, never on the kind or on the
+// text of the error alone.
+func (s scope) disconnected(e *mcpclient.Error, retry time.Duration) *failure {
+	const doubt = "; whether the server acted is unknown"
+	said := s.about(strings.ReplaceAll(e.Message, doubt, ""))
+	switch {
+	case (!e.Sent || e.SafeToRetry) && e.Kind != mcpclient.KindLost:
+		return &failure{reason: reasonTargetUnavailable, message: said, retry: retry}
+	case e.SafeToRetry || s.safe():
+		return &failure{reason: reasonConnectionLost, message: said, retry: retry}
+	}
+	return refuse(reasonOutcomeUnknown, said+"; whether the tool ran is not known, so check before calling again")
 }
 
 // unauthorized blames whoever owns the credential that was refused.
@@ -326,38 +338,9 @@ func (s scope) notFound(r reason, rpc *jsonrpc.Error, cause error) *failure {
 
 // badReply is a result that does not have the form its method requires.
 func (s scope) badReply(cause error) *failure {
-	return &failure{reason: reasonUpstreamProtocol, message: s.about("the server's result does not have the form that MCP requires"), cause: cause}
-}
-
-// received maps a failure to read the request message off the wire. EOF is no
-// failure but the end of a stream.
-func received(ctx context.Context, err error, messageName string, limit int, timeout time.Duration) error {
-	rpc, ok := errors.AsType[*connect.Error](err)
-	if !ok || errors.Is(err, io.EOF) {
-		return err
+	text := "the server's result does not have the form that MCP requires"
+	if form, ok := errors.AsType[*convert.FormError](cause); ok {
+		text += ": " + form.Problem
 	}
-	var f *failure
-	switch bad, isJSON := errors.AsType[*jsonError](err); {
-	case isJSON:
-		f = refuseField(reasonJSONInvalid, bad.field, bad.description)
-		if bad.field == "" {
-			f = refuse(reasonJSONInvalid, bad.description)
-		}
-	case rpc.Code() == connect.CodeResourceExhausted:
-		f = refuse(reasonTooLarge, fmt.Sprintf("the request message is larger than %d bytes, the bridge's listen.max_request_bytes; send less or raise it", limit))
-	case rpc.Code() == connect.CodeDeadlineExceeded && !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		f = refuse(reasonTimeout, fmt.Sprintf("the request message did not arrive within %v of its headers; send it without pauses", timeout))
-	case rpc.Code() == connect.CodeDeadlineExceeded:
-		f = refuse(reasonTimeout, "the caller's deadline passed before the whole request had arrived")
-	case rpc.Code() == connect.CodeInvalidArgument:
-		f = refuse(reasonInvalidParams, fmt.Sprintf("the request could not be decoded as %s; check its encoding, its compression and that the caller's schema is the bridge's", messageName))
-	case rpc.Code() == connect.CodeUnimplemented:
-		return rpc // zero or several messages in a unary call
-	case rpc.Code() == connect.CodeInternal:
-		f = refuse(reasonInvalidParams, "the request ended before its message was complete")
-	default:
-		f = scope{}.canceled(ctx, err, false)
-	}
-	f.cause = err
-	return scope{}.build(f)
+	return &failure{reason: reasonUpstreamProtocol, message: s.about(text + "; report it to the server's maintainer"), cause: cause}
 }

@@ -97,6 +97,10 @@ func TestEveryRowOfTheErrorContract(t *testing.T) {
 		{"target not named", targets.ErrRequired, scope{}, connect.CodeInvalidArgument, reasonTargetRequired, 0, []string{"target", "ListTargets"}},
 		{"target down", client(mcpclient.KindUnavailable, retryAfter), scope{method: call}, connect.CodeUnavailable, reasonTargetUnavailable, 7 * time.Second, []string{"authored text"}},
 		{"target down, time unknown", client(mcpclient.KindUnavailable), scope{method: call}, connect.CodeUnavailable, reasonTargetUnavailable, time.Second, nil},
+		{"target down after the call was sent", client(mcpclient.KindUnavailable, func(e *mcpclient.Error) { e.Sent = true }), scope{method: call}, connect.CodeUnknown, reasonOutcomeUnknown, 0, []string{"authored text", "not known"}},
+		{"session gone, so the call did not start", client(mcpclient.KindUnavailable, func(e *mcpclient.Error) { e.Sent, e.SafeToRetry = true, true }), scope{method: call}, connect.CodeUnavailable, reasonTargetUnavailable, time.Second, nil},
+		{"target closed after the call was sent", client(mcpclient.KindClosed, func(e *mcpclient.Error) { e.Sent = true }), scope{method: call}, connect.CodeUnknown, reasonOutcomeUnknown, 0, []string{"not known"}},
+		{"target closed after the read was sent", client(mcpclient.KindClosed, func(e *mcpclient.Error) { e.Sent = true }), scope{method: read}, connect.CodeUnavailable, reasonConnectionLost, time.Second, nil},
 		{"target closed", client(mcpclient.KindClosed), scope{method: call}, connect.CodeUnavailable, reasonTargetUnavailable, time.Second, nil},
 		{"lost tool call", client(mcpclient.KindLost), scope{method: call}, connect.CodeUnknown, reasonOutcomeUnknown, 0, []string{"authored text", "not known"}},
 		{"lost tool call that did not start", client(mcpclient.KindLost, func(e *mcpclient.Error) { e.SafeToRetry = true }), scope{method: call}, connect.CodeUnavailable, reasonConnectionLost, time.Second, nil},
@@ -294,4 +298,21 @@ func TestLongDataIsCutAtARune(t *testing.T) {
 		t.Errorf("only %d bytes of data were kept; there is room for more", len(got.GetDataJson()))
 	}
 	checkSize(t, err, rpc)
+}
+
+func TestATextNeverDoubtsWhatItsReasonPromises(t *testing.T) {
+	const doubt = "whether the server acted is unknown"
+	for kind := range mcpclient.KindClosed + 1 {
+		for _, sent := range []bool{false, true} {
+			for _, safe := range []bool{false, true} {
+				for _, method := range []string{"tools/call", "resources/read", ""} {
+					e := &mcpclient.Error{Kind: kind, Message: "the connection ended; " + doubt, Sent: sent, SafeToRetry: safe, RPC: &jsonrpc.Error{Code: -32603}}
+					f := scope{method: method}.classify(t.Context(), e)
+					if f.reason == reasonTargetUnavailable && (strings.Contains(f.message, doubt) || sent && !safe) {
+						t.Errorf("%v, sent %v, safe to retry %v, %s: %s %q", kind, sent, safe, method, f.reason, f.message)
+					}
+				}
+			}
+		}
+	}
 }

@@ -78,10 +78,10 @@ func (h *grpcHealth) status(service string) protoreflect.EnumNumber {
 }
 
 // callable reports whether a call would be sent, connecting first if need be:
-// a lazy target is well until it was tried.
+// a lazy target is well until it was tried, and a suspect one until it is lost.
 func callable(state mcpclient.State) bool {
 	switch state {
-	case mcpclient.StateReady, mcpclient.StateIdle:
+	case mcpclient.StateReady, mcpclient.StateSuspect, mcpclient.StateIdle:
 		return true
 	case mcpclient.StateConnecting, mcpclient.StateReconnecting, mcpclient.StateClosed:
 	}

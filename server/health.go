@@ -87,6 +87,8 @@ func targetState(state mcpclient.State) pb.TargetState {
 		return pb.TargetState_TARGET_STATE_CONNECTING
 	case mcpclient.StateReady:
 		return pb.TargetState_TARGET_STATE_READY
+	case mcpclient.StateSuspect:
+		return pb.TargetState_TARGET_STATE_SUSPECT
 	case mcpclient.StateReconnecting:
 		return pb.TargetState_TARGET_STATE_RECONNECTING
 	case mcpclient.StateClosed:

@@ -14,6 +14,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1/mcpbridgev1connect"
 	"github.com/mcpbridge/mcpbridge/internal/config"
+	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
 )
 
@@ -178,5 +179,14 @@ func TestTargetsAreDescribed(t *testing.T) {
 	res, _ := get(t, b.url+"/mcpbridge.v1.HealthService/ListTargets?encoding=json&message=%7B%7D")
 	if res.StatusCode != http.StatusOK || res.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("GET: %s, Cache-Control %q, want 200 and no-store", res.Status, res.Header.Get("Cache-Control"))
+	}
+}
+
+func TestASuspectTargetStillServes(t *testing.T) {
+	if got := targetState(mcpclient.StateSuspect); got != pb.TargetState_TARGET_STATE_SUSPECT {
+		t.Errorf("state %v", got)
+	}
+	if !callable(mcpclient.StateSuspect) || callable(mcpclient.StateReconnecting) {
+		t.Errorf("suspect is callable: %v, reconnecting: %v", callable(mcpclient.StateSuspect), callable(mcpclient.StateReconnecting))
 	}
 }

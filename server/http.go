@@ -1,37 +1,55 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
 )
 
 // router serves each procedure at its exact path, and everything else by
-// telling what is served here.
+// telling what is served here. What connecthttp would refuse in words of its
+// own, before any interceptor runs, is refused here.
 type router struct {
-	procedures map[string]http.Handler
+	procedures map[string]*route
 	errors     *connecthttp.ErrorWriter
+	limits     limits
+	log        *slog.Logger
 	help       string
 }
 
-func newRouter() *router {
-	return &router{procedures: map[string]http.Handler{}, errors: connecthttp.NewErrorWriter()}
+// route is one procedure.
+type route struct {
+	handler http.Handler
+	stream  connect.StreamType
+}
+
+func newRouter(l limits, log *slog.Logger) *router {
+	return &router{procedures: map[string]*route{}, errors: connecthttp.NewErrorWriter(), limits: l, log: log}
 }
 
 // Handle is called by connecthttp.Mount. Its subtree patterns, for unknown
 // methods of known services, are left to the router's own answer.
 func (r *router) Handle(pattern string, handler http.Handler) {
 	if !strings.HasSuffix(pattern, "/") {
-		r.procedures[pattern] = handler
+		r.procedures[pattern] = &route{handler: handler}
 	}
 }
 
-// describe prepares the text for callers that speak no RPC.
-func (r *router) describe() {
+// complete adds what is known of the procedures once all are mounted, and
+// prepares the text for callers that speak no RPC.
+func (r *router) complete(server *connect.Server) {
+	for spec := range server.Specs() {
+		if route, ok := r.procedures[spec.Procedure]; ok {
+			route.stream = spec.StreamType
+		}
+	}
 	services := map[string]bool{}
 	for procedure := range r.procedures {
 		service, _, _ := strings.Cut(strings.TrimPrefix(procedure, "/"), "/")
@@ -49,23 +67,116 @@ func (r *router) describe() {
 
 // ServeHTTP puts the peer into the context and finds the procedure.
 func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if handler, ok := r.procedures[req.URL.Path]; ok {
-		peer := &Peer{Protocol: req.Proto, Addr: req.RemoteAddr, TLS: req.TLS}
-		peer.ReadDeadline = func(t time.Time) error { return http.NewResponseController(w).SetReadDeadline(t) }
-		handler.ServeHTTP(w, req.WithContext(WithPeer(req.Context(), peer)))
-		return
+	start := time.Now()
+	route, known := r.procedures[req.URL.Path]
+	timeout, refused := preflight(req, known && route.stream == connect.StreamTypeUnary)
+	var deadline time.Time
+	if timeout != nil {
+		deadline = start.Add(*timeout)
 	}
+	x := newExchange(w, req, r.limits, deadline, known && route.stream&connect.StreamTypeClient != 0)
+	defer x.end()
+
+	switch {
+	case !known:
+		r.unknown(x, req, start)
+	case refused != nil:
+		if refused.header != "" {
+			x.Header().Set(refused.header, gzipName)
+		}
+		r.refuse(x, req, start, refused.failure)
+	case route.stream == connect.StreamTypeBidi && req.ProtoMajor < 2:
+		x.Header().Set("Connection", "close") // the caller may go on sending for as long as it likes
+		r.refuse(x, req, start, refuse(reasonMethodNotSupported, "this method streams in both directions, which HTTP/1.1 cannot; use HTTP/2"))
+	default:
+		peer := &Peer{Protocol: req.Proto, Addr: req.RemoteAddr, TLS: req.TLS, ReadDeadline: x.setReadDeadline}
+		inner := req.WithContext(WithPeer(req.Context(), peer))
+		inner.Body = x.body(req.Body)
+		route.handler.ServeHTTP(x, inner)
+		if x.bare != 0 {
+			r.explain(x, req, start)
+		}
+	}
+}
+
+// unknown answers requests to a path that has no procedure.
+func (r *router) unknown(x *exchange, req *http.Request, start time.Time) {
 	service, method, isProcedure := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-	if isProcedure && service != "" && method != "" && !strings.Contains(method, "/") && req.Method == http.MethodPost && r.errors.IsSupported(req) {
-		f := refuse(reasonMethodNotSupported, fmt.Sprintf("this bridge does not serve %s; gRPC reflection lists what it serves", quote(service+"/"+method)))
-		// An error here means that the caller has gone.
-		_ = r.errors.Write(w, req, scope{}.build(f))
+	if isProcedure && service != "" && method != "" && !strings.Contains(method, "/") && req.Method == http.MethodPost && r.errors.IsSupported(plain(req)) {
+		r.refuse(x, req, start, refuse(reasonMethodNotSupported, fmt.Sprintf("this bridge does not serve %s; gRPC reflection lists what it serves", quote(service+"/"+method))))
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(http.StatusNotFound)
+	x.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	x.Header().Set("X-Content-Type-Options", "nosniff")
+	x.WriteHeader(http.StatusNotFound)
 	if req.Method != http.MethodHead {
-		_, _ = w.Write([]byte(r.help)) // an error here means that the caller has gone
+		_, _ = x.Write([]byte(r.help)) // an error here means that the caller has gone
 	}
+	r.record(req, start, connect.CodeNotFound, "nothing is served at this path")
+}
+
+// refuse answers in the caller's protocol.
+func (r *router) refuse(x *exchange, req *http.Request, start time.Time, f *failure) {
+	rpc := scope{}.build(f)
+	if req.Method == http.MethodGet {
+		x.Header().Set("Cache-Control", "no-store")
+	}
+	_ = r.errors.Write(x, plain(req), rpc) // an error here means that the caller has gone
+	r.record(req, start, rpc.Code(), f.message)
+}
+
+// plain is the request without a protocol version: the error writer does not
+// recognize a caller by its content type when it does not like the version.
+func plain(req *http.Request) *http.Request {
+	if req.Header.Get(headerConnectVersion) == "" {
+		return req
+	}
+	out := req.WithContext(req.Context())
+	out.Header = req.Header.Clone()
+	out.Header.Del(headerConnectVersion)
+	return out
+}
+
+// explain adds the text to an answer that connecthttp gave as a bare status.
+// The protocols require the status, so the error is in the JSON form of
+// Connect, which people can read as well.
+func (r *router) explain(x *exchange, req *http.Request, start time.Time) {
+	status := x.bare
+	x.bare = 0
+	f := refuse(reasonInvalidParams, "the content-type is not one that this method takes; use application/json or application/proto for Connect, application/connect+json or application/connect+proto for its streams, application/grpc or application/grpc-web")
+	switch {
+	case status == http.StatusMethodNotAllowed:
+		f = refuse(reasonMethodNotSupported, "this HTTP method is not possible here; use "+x.Header().Get("Allow"))
+	case status == http.StatusHTTPVersionNotSupported:
+		f = refuse(reasonMethodNotSupported, "this method needs HTTP/2")
+	case req.Method == http.MethodGet:
+		f = refuseField(reasonInvalidParams, "encoding", "is missing in the query, or not one that this method takes, or the request has a body; use encoding=json or encoding=proto, and no body")
+	}
+	rpc := scope{}.build(f)
+	x.Header().Set("Cache-Control", "no-store")
+	untyped := req.WithContext(req.Context())
+	untyped.Header = http.Header{}
+	_ = r.errors.Write(statusWriter{x, status}, untyped, rpc) // an error here means that the caller has gone
+	r.record(req, start, rpc.Code(), f.message)
+}
+
+// statusWriter answers with a status of its own.
+type statusWriter struct {
+	http.ResponseWriter
+
+	status int
+}
+
+func (w statusWriter) WriteHeader(int) { w.ResponseWriter.WriteHeader(w.status) }
+
+// record logs a request that no interceptor sees.
+func (r *router) record(req *http.Request, start time.Time, code connect.Code, text string) {
+	ctx := context.WithoutCancel(req.Context())
+	if !r.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	r.log.LogAttrs(ctx, slog.LevelDebug, "call",
+		slog.String("procedure", cut(req.URL.Path, 128)), slog.String("http_method", cut(req.Method, 16)),
+		slog.String("protocol", protocolOf(req, true).name()), slog.String("peer", req.RemoteAddr), slog.Duration("took", time.Since(start)),
+		slog.String("error", text), slog.String("code", code.String()))
 }

@@ -29,8 +29,8 @@ type Peer struct {
 	Protocol string // of the connection, such as "HTTP/2.0"
 	Addr     string // address and port of the other side, as the listener saw it
 	TLS      *tls.ConnectionState
-	// ReadDeadline bounds reading the rest of the request; nil when the
-	// listener cannot.
+	// ReadDeadline bounds reading the rest of the request, to end a read that
+	// waits for the caller; nil when the listener cannot.
 	ReadDeadline func(time.Time) error
 }
 
@@ -120,7 +120,7 @@ func (s *Server) drain(next connect.ServerFunc) connect.ServerFunc {
 			cancel(errDraining)
 			if spec.StreamType&connect.StreamTypeClient != 0 {
 				// A Receive that waits for the caller does not see ctx.
-				peer.readDeadline(time.Unix(1, 0))
+				peer.readDeadline(longAgo())
 			}
 		})
 		defer stop()
@@ -147,16 +147,15 @@ func (s *Server) recoverPanics(next connect.ServerFunc) connect.ServerFunc {
 	}
 }
 
-// author makes every error of a call one of errors.go, and bounds the time a
-// single request message may take to arrive.
+// author makes every error of a call one of errors.go.
 func (s *Server) author(next connect.ServerFunc) connect.ServerFunc {
 	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
-		wrapped := &authoredStream{ServerStream: stream, ctx: ctx, limit: s.opts.MaxRequestBytes, timeout: s.opts.bodyTimeout}
+		wrapped := &authoredStream{ServerStream: stream, ctx: ctx, expect: expectation{limit: s.opts.MaxRequestBytes}}
 		if method, ok := spec.Schema.(protoreflect.MethodDescriptor); ok {
-			wrapped.message = string(method.Input().FullName())
+			wrapped.expect.message = string(method.Input().FullName())
 		}
-		if spec.StreamType&connect.StreamTypeClient == 0 && !isGet(ctx) {
-			wrapped.peer = PeerFrom(ctx)
+		if deadline, ok := ctx.Deadline(); spec.StreamType&connect.StreamTypeClient == 0 && (!ok || time.Until(deadline) > s.opts.limits.body) {
+			wrapped.expect.timeout = s.opts.limits.body
 		}
 		if err := next(ctx, spec, wrapped); err != nil {
 			return scope{}.fail(ctx, err)
@@ -170,23 +169,13 @@ func (s *Server) author(next connect.ServerFunc) connect.ServerFunc {
 type authoredStream struct {
 	connect.ServerStream
 
-	ctx     context.Context //nolint:containedctx // of the call the stream belongs to
-	message string          // name of the request message
-	limit   int
-	peer    Peer          // zero = no deadline for reading
-	timeout time.Duration // for one message, when there is a peer
+	ctx    context.Context //nolint:containedctx // of the call the stream belongs to
+	expect expectation
 }
 
 func (a *authoredStream) Receive(msg any) error {
-	until := time.Now().Add(a.timeout)
-	if deadline, ok := a.ctx.Deadline(); ok && deadline.Before(until) {
-		until = deadline
-	}
-	a.peer.readDeadline(until)
-	err := a.ServerStream.Receive(msg)
-	a.peer.readDeadline(time.Time{})
-	if err != nil {
-		return received(a.ctx, err, a.message, a.limit, a.timeout)
+	if err := a.ServerStream.Receive(msg); err != nil {
+		return received(a.ctx, err, a.expect)
 	}
 	return nil
 }

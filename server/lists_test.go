@@ -307,7 +307,7 @@ func TestCacheControlOfReads(t *testing.T) {
 		server.Handle = map[string]mcptest.Handler{"resources/read": mcptest.Respond(mcptest.Raw(result))}
 		return server
 	}
-	const question = `{"resultType":"input_required","inputRequests":{},"requestState":"s"}`
+	const question = `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"form","message":"which?"}}},"requestState":"s"}`
 	for name, c := range map[string]struct{ result, request, want string }{
 		"public":        {`{"contents":[],"ttlMs":5000,"cacheScope":"public"}`, `{"uri":"a:"}`, "public, max-age=5"},
 		"private":       {`{"contents":[],"ttlMs":5000,"cacheScope":"private"}`, `{"uri":"a:"}`, "private, max-age=5"},

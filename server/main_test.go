@@ -191,6 +191,11 @@ func (b *bridge) prompts(protocol string) mcpbridgev1connect.PromptsServiceClien
 	return mcpbridgev1connect.NewPromptsServiceClient(b.client(protocol))
 }
 
+func (b *bridge) completion(protocol string) mcpbridgev1connect.CompletionServiceClient {
+	b.t.Helper()
+	return mcpbridgev1connect.NewCompletionServiceClient(b.client(protocol))
+}
+
 // healthClient calls grpc.health.v1 with the bridge's own descriptor.
 type healthClient struct {
 	client  *connect.Client

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,9 @@ type Options struct {
 	// them; 0 = 5 s.
 	ListBudget time.Duration
 
-	// bodyTimeout replaces the time that a single request message may take to
-	// arrive, for tests; 0 = 30 s.
-	bodyTimeout time.Duration
+	// limits replaces those of a caller that sends or takes too slowly, for
+	// tests; 0 = the usual one.
+	limits limits
 }
 
 const (
@@ -48,6 +49,14 @@ const (
 	// defaultBodyTimeout bounds how long a caller may take to send the message
 	// of a call that has just one, after its headers.
 	defaultBodyTimeout = 30 * time.Second
+	// defaultWriteTimeout bounds how long a caller may leave an answer untaken
+	// that is ready for it.
+	defaultWriteTimeout = 30 * time.Second
+	// defaultAnswerGrace lets the news of a passed deadline reach the caller.
+	defaultAnswerGrace = 5 * time.Second
+	// defaultDrainTimeout bounds the wait for the rest of a request body that
+	// was refused; a caller that goes on sending loses its connection.
+	defaultDrainTimeout = time.Second
 	// compressMinBytes: smaller answers go out as they are, since most clients
 	// advertise gzip whether or not it helps.
 	compressMinBytes = 1024
@@ -97,8 +106,11 @@ func New(opts Options) (*Server, error) {
 	if opts.ListBudget == 0 {
 		opts.ListBudget = defaultListBudget
 	}
-	if opts.bodyTimeout == 0 {
-		opts.bodyTimeout = defaultBodyTimeout
+	opts.limits = limits{
+		body:  cmp.Or(opts.limits.body, defaultBodyTimeout),
+		write: cmp.Or(opts.limits.write, defaultWriteTimeout),
+		grace: cmp.Or(opts.limits.grace, defaultAnswerGrace),
+		drain: cmp.Or(opts.limits.drain, defaultDrainTimeout),
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -126,13 +138,13 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 
-	routes := newRouter()
+	routes := newRouter(opts.limits, opts.Logger)
 	connecthttp.Mount(routes, s.rpc,
 		connecthttp.WithCodecs(connectproto.NewBinaryCodec(), &jsonCodec{}),
 		connecthttp.WithReadMaxBytes(opts.MaxRequestBytes),
 		connecthttp.WithCompressMinBytes(compressMinBytes),
 	)
-	routes.describe()
+	routes.complete(s.rpc)
 	s.handler = routes
 	s.http = s.newHTTPServer()
 	return s, nil
@@ -149,8 +161,10 @@ func (s *Server) newHTTPServer() *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		// No ReadTimeout and no WriteTimeout: they would cut long streams.
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		// No ReadTimeout and no WriteTimeout: they would cut long streams; see exchange.
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: s.opts.limits.write,
+		},
 		BaseContext: func(net.Listener) context.Context { return s.forced },
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}

@@ -139,7 +139,7 @@ func TestARequestOverTheLimitNamesItsSetting(t *testing.T) {
 }
 
 func TestASlowBodyIsNotWaitedFor(t *testing.T) {
-	b := start(t, Options{bodyTimeout: 100 * time.Millisecond}, map[string]targetConfig{"shop": {server: shop(mcptest.Modern)}}).ready()
+	b := start(t, Options{limits: limits{body: 100 * time.Millisecond}}, map[string]targetConfig{"shop": {server: shop(mcptest.Modern)}}).ready()
 	for name, h2 := range map[string]bool{"HTTP/1.1": false, "h2c": true} {
 		t.Run(name, func(t *testing.T) {
 			body, stall := io.Pipe()
@@ -172,7 +172,7 @@ func TestASlowBodyIsNotWaitedFor(t *testing.T) {
 func TestASlowCallOutlivesTheBodyTimeout(t *testing.T) {
 	server := shop(mcptest.Modern)
 	server.Tools[0].Call = mcptest.Delay(300*time.Millisecond, mcptest.Echo())
-	b := start(t, Options{bodyTimeout: 50 * time.Millisecond}, map[string]targetConfig{"shop": {server: server}}).ready()
+	b := start(t, Options{limits: limits{body: 50 * time.Millisecond}}, map[string]targetConfig{"shop": {server: server}}).ready()
 	for _, protocol := range protocols() {
 		if _, err := b.tools(protocol).CallTool(t.Context(), &pb.CallToolRequest{Name: "echo"}); err != nil {
 			t.Errorf("%s: %v", protocol, err)

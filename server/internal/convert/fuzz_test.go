@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/protobuf/proto"
 )
 
 func FuzzFromServer(f *testing.F) {
@@ -30,6 +31,9 @@ func FuzzFromServer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, n uint, raw []byte) {
 		c := converters[n%uint(len(converters))]
+		for _, s := range strict {
+			checkStrict(t, s, raw)
+		}
 		for _, format := range []Format{0, textFormat} {
 			m, err := c.convert(raw, format)
 			if err != nil {
@@ -41,6 +45,22 @@ func FuzzFromServer(f *testing.F) {
 			checkLossless(t, c, raw)
 		}
 	})
+}
+
+// checkStrict checks that a conversion with demands refuses a result for them alone, and otherwise changes nothing.
+func checkStrict(t testing.TB, s converter, raw []byte) {
+	t.Helper()
+	want, looseErr := converterOf(t, s.name).convert(raw, 0)
+	got, err := s.convert(raw, 0)
+	if form, ok := errors.AsType[*FormError](err); ok {
+		if form.Problem == "" {
+			t.Errorf("%s: a problem without text", s.name)
+		}
+		return
+	}
+	if (err == nil) != (looseErr == nil) || err == nil && !proto.Equal(want, got) {
+		t.Errorf("%s: got %v, %v, want %v, %v", s.name, got, err, want, looseErr)
+	}
 }
 
 func FuzzArgumentsText(f *testing.F) {
@@ -121,6 +141,9 @@ func TestRandomObjectsLoseNothing(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		for _, c := range converters {
 			checkLossless(t, c, randomObject(rnd, 5))
+		}
+		for _, s := range strict {
+			checkStrict(t, s, randomObject(rnd, 5))
 		}
 	}
 }

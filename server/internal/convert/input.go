@@ -8,7 +8,13 @@ import (
 
 // InputRequired converts an MCP `InputRequiredResult` (2026-07-28 basic/patterns/mrtr).
 func InputRequired(raw []byte, f Format) (*pb.InputRequired, error) {
-	return convertObject(raw, f, "input_required result", (*reader).inputRequired)
+	return convertObject(raw, f, "input_required result", func(r *reader) *pb.InputRequired {
+		m := r.inputRequired()
+		if len(m.GetInputRequests()) == 0 && m.RequestState == nil {
+			r.lacks("it asks for input with neither inputRequests nor requestState")
+		}
+		return m
+	})
 }
 
 func (r *reader) inputRequired() *pb.InputRequired {
@@ -33,7 +39,8 @@ func (r *reader) inputRequired() *pb.InputRequired {
 	return m
 }
 
-// inputRequests reads the map of questions as a list, in the server's order.
+// inputRequests reads the map of questions as a list, in the server's order. Questions that are no objects are left
+// out, and the map does not fit then.
 func (r *reader) inputRequests(dst *[]*pb.InputRequest) bool {
 	switch r.kind() {
 	case 'n':
@@ -55,11 +62,8 @@ func (r *reader) inputRequests(dst *[]*pb.InputRequest) bool {
 		out = append(out, m)
 		return true
 	})
-	if misfits != nil {
-		return false
-	}
 	*dst = out
-	return true
+	return misfits == nil
 }
 
 func (r *reader) inputRequest() *pb.InputRequest {

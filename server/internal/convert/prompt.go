@@ -11,7 +11,11 @@ func Prompt(raw []byte, f Format) (*pb.Prompt, error) {
 
 // GetPromptResult converts an MCP `GetPromptResult`.
 func GetPromptResult(raw []byte, f Format) (*pb.GetPromptResult, error) {
-	return convertObject(raw, f, "prompt result", (*reader).getPromptResult)
+	return convertObject(raw, f, "prompt result", func(r *reader) *pb.GetPromptResult {
+		m, messages := r.getPromptResult()
+		r.need(messages, "messages")
+		return m
+	})
 }
 
 func (r *reader) prompt() *pb.Prompt {
@@ -56,13 +60,14 @@ func (r *reader) promptArgument() *pb.PromptArgument {
 	return m
 }
 
-func (r *reader) getPromptResult() *pb.GetPromptResult {
-	m := new(pb.GetPromptResult)
+func (r *reader) getPromptResult() (m *pb.GetPromptResult, messages presence) {
+	m = new(pb.GetPromptResult)
 	extra := r.object(func(name []byte) bool {
 		switch string(name) {
 		case "description":
 			return r.optString(&m.Description)
 		case "messages":
+			r.note(&messages, '[')
 			return objects(r, &m.Messages, (*reader).promptMessage)
 		case "resultType":
 			return r.resultType("complete")
@@ -72,7 +77,7 @@ func (r *reader) getPromptResult() *pb.GetPromptResult {
 		return false
 	})
 	r.extraFields(extra, &m.Extra, &m.ExtraJson)
-	return m
+	return m, messages
 }
 
 func (r *reader) promptMessage() *pb.PromptMessage {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -21,7 +22,8 @@ type Format = pb.JsonFormat
 // values, so that only the end of a conversion has to look.
 //
 // The methods that read a field into a destination report whether the value fits. On false the destination is
-// unchanged and the value may or may not have been consumed; object and list deal with both.
+// unchanged, or holds the part that fits, and the value may or may not have been consumed; object and list deal with
+// both.
 type reader struct {
 	src    []byte
 	dec    *jsontext.Decoder
@@ -49,10 +51,30 @@ func convertObject[T any](src []byte, f Format, what string, read func(*reader) 
 		return nil, fmt.Errorf("%s is not a JSON object", what)
 	}
 	out := read(r)
-	if err := r.end(); err != nil {
+	switch err := r.end(); {
+	case err == nil:
+		return out, nil
+	case r.tooDeep():
+		return nil, &FormError{"it is nested deeper than " + strconv.Itoa(maxDepth) + " levels"}
+	default:
+		if form, ok := errors.AsType[*FormError](err); ok {
+			return nil, form
+		}
 		return nil, fmt.Errorf("%s is not valid JSON: %w", what, err)
 	}
-	return out, nil
+}
+
+// maxDepth is how many levels a jsontext.Decoder enters.
+const maxDepth = 10_000
+
+// tooDeep reports whether the error is that the text is nested too deep. ReadValue does not tell by its stack, so the
+// brackets are counted.
+func (r *reader) tooDeep() bool {
+	if r.err == nil {
+		return false
+	}
+	_, depth := shape(r.src)
+	return depth > maxDepth
 }
 
 func (r *reader) fail(err error) {
@@ -168,7 +190,8 @@ func appendMember(object, name, value []byte) []byte {
 	return append(append(object, ':'), value...)
 }
 
-// list reads a list into dst, leaving out null items. If an item does not fit, the whole list does not.
+// list reads a list into dst, leaving out null items and those that do not fit. If an item does not fit, the list does
+// not, so that it is in extra as well, with every item at its place.
 func list[T any](r *reader, dst *[]T, item func() (T, bool)) bool {
 	switch r.kind() {
 	case 'n':
@@ -192,12 +215,11 @@ func list[T any](r *reader, dst *[]T, item func() (T, bool)) bool {
 		if r.err == nil && r.offset() == start {
 			r.value()
 		}
-		fits = fits && ok
-		out = append(out, v)
+		if fits = fits && ok; ok {
+			out = append(out, v)
+		}
 	}
-	if fits {
-		*dst = out
-	}
+	*dst = out
 	return fits
 }
 

@@ -17,7 +17,11 @@ func ResourceTemplate(raw []byte, f Format) (*pb.ResourceTemplate, error) {
 // ReadResourceResult converts an MCP `ReadResourceResult`. A blob that is not Base64 stays in the extra field of its
 // contents.
 func ReadResourceResult(raw []byte, f Format) (*pb.ReadResourceResult, error) {
-	return convertObject(raw, f, "resource result", (*reader).readResourceResult)
+	return convertObject(raw, f, "resource result", func(r *reader) *pb.ReadResourceResult {
+		m, contents := r.readResourceResult()
+		r.need(contents, "contents")
+		return m
+	})
 }
 
 func (r *reader) resource() *pb.Resource {
@@ -76,11 +80,12 @@ func (r *reader) resourceTemplate() *pb.ResourceTemplate {
 	return m
 }
 
-func (r *reader) readResourceResult() *pb.ReadResourceResult {
-	m := new(pb.ReadResourceResult)
+func (r *reader) readResourceResult() (m *pb.ReadResourceResult, contents presence) {
+	m = new(pb.ReadResourceResult)
 	extra := r.object(func(name []byte) bool {
 		switch string(name) {
 		case "contents":
+			r.note(&contents, '[')
 			return objects(r, &m.Contents, (*reader).resourceContents)
 		case "ttlMs":
 			return r.optInt(&m.TtlMs)
@@ -94,7 +99,7 @@ func (r *reader) readResourceResult() *pb.ReadResourceResult {
 		return false
 	})
 	r.extraFields(extra, &m.Extra, &m.ExtraJson)
-	return m
+	return m, contents
 }
 
 func cacheScopeOf(s string) pb.CacheScope {

@@ -7,7 +7,13 @@ import (
 // Task converts a task of the extension io.modelcontextprotocol/tasks: a `CreateTaskResult` or the result of
 // `tasks/get`.
 func Task(raw []byte, f Format) (*pb.Task, error) {
-	return convertObject(raw, f, "task", (*reader).task)
+	return convertObject(raw, f, "task", func(r *reader) *pb.Task {
+		m := r.task()
+		if m.GetTaskId() == "" {
+			r.lacks("it is a task without taskId")
+		}
+		return m
+	})
 }
 
 func (r *reader) task() *pb.Task {
@@ -58,7 +64,8 @@ func (r *reader) taskOutcome(name string, m *pb.Task) bool {
 		return false
 	}
 	if name == "result" {
-		m.Outcome = &pb.Task_ToolResult{ToolResult: r.toolResult()}
+		result, _, _ := r.toolResult()
+		m.Outcome = &pb.Task_ToolResult{ToolResult: result}
 		return true
 	}
 	e, whole := r.jsonRPCError()

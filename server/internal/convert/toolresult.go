@@ -4,19 +4,34 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 )
 
-// ToolResult converts an MCP `CallToolResult`. A missing or null content is an empty list, and a missing resultType
-// is "complete"; another resultType goes to extra with all that belongs to it.
+// ToolResult converts an MCP `CallToolResult`. A missing or null content is an empty list if there is something else
+// that answers the call: structuredContent or isError. A missing resultType is "complete"; another resultType goes to
+// extra with all that belongs to it.
 func ToolResult(raw []byte, f Format) (*pb.ToolResult, error) {
-	return convertObject(raw, f, "tool result", (*reader).toolResult)
+	return convertObject(raw, f, "tool result", func(r *reader) *pb.ToolResult {
+		m, content, structured := r.toolResult()
+		switch {
+		case content == misfit:
+			r.lacks("its content is not a list")
+		case content == absent && structured == absent && !m.GetIsError():
+			r.lacks("it has neither content nor structuredContent")
+		}
+		return m
+	})
 }
 
-func (r *reader) toolResult() *pb.ToolResult {
-	m := new(pb.ToolResult)
+// toolResult reads a result of any form.
+func (r *reader) toolResult() (m *pb.ToolResult, content, structured presence) {
+	m = new(pb.ToolResult)
 	extra := r.object(func(name []byte) bool {
 		switch string(name) {
 		case "content":
+			r.note(&content, '[')
 			return list(r, &m.Content, func() (*pb.Content, bool) { return r.content(), true })
 		case "structuredContent":
+			if structured = present; r.kind() == 'n' {
+				structured = absent
+			}
 			return r.valueField(&m.StructuredContent, &m.StructuredContentJson)
 		case "isError":
 			return r.optBool(&m.IsError)
@@ -28,5 +43,5 @@ func (r *reader) toolResult() *pb.ToolResult {
 		return false
 	})
 	r.extraFields(extra, &m.Extra, &m.ExtraJson)
-	return m
+	return m, content, structured
 }

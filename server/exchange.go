@@ -1,0 +1,269 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// limits are the times that one HTTP exchange may take at the caller's end.
+type limits struct {
+	body  time.Duration // for the whole request body of a call with one message
+	write time.Duration // for the caller to take the next writeChunk of an answer
+	grace time.Duration // for an answer to go out after the caller's own deadline
+	drain time.Duration // for the rest of a body that nobody reads
+}
+
+// writeChunk is what a caller has to take within limits.write.
+const writeChunk = 64 << 10
+
+// exchange bounds how long one caller may hold a request and its answer:
+// net/http itself has such limits only for all requests of a server, where
+// they would cut long calls and streams. Nothing is limited while neither side
+// has something to send.
+//
+// Own timers, instead of deadlines set in advance, spare HTTP/2 a round through
+// its connection's loop and leave the listener's deadlines alone until one is
+// needed.
+type exchange struct {
+	http.ResponseWriter
+
+	control *http.ResponseController
+	limits  limits
+	http1   bool      // a body left unread blocks the connection
+	until   time.Time // the answer is of no use later; zero = no such time
+
+	mu           sync.Mutex // guards the rest, and orders the timers with the end
+	over         bool       // the handler has returned
+	readBy       time.Time  // end of the time for the body; zero = none
+	reading      *time.Timer
+	readExpired  bool
+	bodyDone     bool // there is no body, or it was read to its end
+	writeBy      time.Time
+	writing      *time.Timer
+	writeExpired bool
+	bare         int // status of an answer without text, held back; 0 = none
+	answered     bool
+}
+
+var (
+	errRequestOver = errors.New("the request is over")
+
+	_ http.Flusher = (*exchange)(nil)
+)
+
+// newExchange begins an exchange. deadline is the caller's, zero = none; a
+// streaming body may take any time before it.
+func newExchange(w http.ResponseWriter, req *http.Request, l limits, deadline time.Time, streaming bool) *exchange {
+	x := &exchange{ResponseWriter: w, control: http.NewResponseController(w), limits: l, http1: req.ProtoMajor < 2}
+	x.bodyDone = req.Body == nil || req.Body == http.NoBody
+	x.readBy = deadline
+	if !streaming {
+		x.readBy = earlier(deadline, time.Now().Add(l.body))
+	}
+	if !deadline.IsZero() {
+		x.until = deadline.Add(l.grace)
+	}
+	return x
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// body wraps the request's body.
+func (x *exchange) body(body io.ReadCloser) io.ReadCloser {
+	if x.bodyDone {
+		return body
+	}
+	return &guardedBody{ReadCloser: body, x: x}
+}
+
+// guardedBody is a request body that ends with os.ErrDeadlineExceeded when its
+// time has passed.
+type guardedBody struct {
+	io.ReadCloser
+
+	x *exchange
+}
+
+func (b *guardedBody) Read(p []byte) (int, error) {
+	b.x.awaitBody()
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.x.bodyRead()
+	}
+	return n, err
+}
+
+// Close gives up the rest. net/http reads on for a while, so that the
+// connection can be used again; that has a limit, too.
+func (b *guardedBody) Close() error {
+	b.x.mu.Lock()
+	b.x.limitDrain()
+	b.x.mu.Unlock()
+	return b.ReadCloser.Close()
+}
+
+// awaitBody starts the time for the body when it is first read.
+func (x *exchange) awaitBody() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.reading == nil && !x.readBy.IsZero() && !x.over {
+		x.reading = time.AfterFunc(time.Until(x.readBy), x.expireBody)
+	}
+}
+
+func (x *exchange) expireBody() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over || x.bodyDone {
+		return
+	}
+	x.readExpired = true
+	_ = x.control.SetReadDeadline(longAgo()) // without support the listener has to limit it
+}
+
+// bodyRead ends the time for the body. On HTTP/1.1 net/http now reads on to
+// notice a caller that leaves, which must have no deadline.
+func (x *exchange) bodyRead() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.bodyDone = true
+	if x.reading != nil {
+		x.reading.Stop()
+	}
+	if x.readExpired && !x.over {
+		_ = x.control.SetReadDeadline(time.Time{})
+	}
+}
+
+// limitDrain bounds what net/http reads of a body by itself: before it writes
+// the header of an HTTP/1.1 answer, and when the body is closed. A body that
+// does not end in time costs the connection. x.mu is held.
+func (x *exchange) limitDrain() {
+	if x.http1 && !x.bodyDone && !x.readExpired && !x.over {
+		_ = x.control.SetReadDeadline(time.Now().Add(x.limits.drain))
+	}
+}
+
+// setReadDeadline is for the peer: it ends a read that waits for the caller.
+func (x *exchange) setReadDeadline(t time.Time) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return errRequestOver
+	}
+	return x.control.SetReadDeadline(t)
+}
+
+// longAgo is a deadline that has passed.
+func longAgo() time.Time { return time.Unix(1, 0) }
+
+// begin notes that the header goes out.
+func (x *exchange) begin() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.answered {
+		x.answered = true
+		x.limitDrain()
+	}
+}
+
+// WriteHeader sends the status. Statuses that connecthttp sends without any
+// text are held back for [router.explain].
+func (x *exchange) WriteHeader(status int) {
+	if !x.answered {
+		switch status {
+		case http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType, http.StatusHTTPVersionNotSupported:
+			if x.Header().Get("Content-Type") == "" {
+				x.bare = status
+				return
+			}
+		}
+	}
+	x.begin()
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes in chunks, each with its own time.
+func (x *exchange) Write(p []byte) (written int, err error) {
+	x.begin()
+	for {
+		end := min(len(p), written+writeChunk)
+		x.startWrite()
+		n, err := x.ResponseWriter.Write(p[written:end])
+		x.endWrite()
+		if written += n; err != nil || written == len(p) {
+			return written, err
+		}
+	}
+}
+
+// Flush sends what is buffered.
+func (x *exchange) Flush() {
+	x.begin()
+	x.startWrite()
+	_ = x.control.Flush() // an error shows at the next write
+	x.endWrite()
+}
+
+// Unwrap is for [http.ResponseController].
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// writeLimit is when a write that begins now has to be done.
+func (x *exchange) writeLimit() time.Time {
+	return earlier(x.until, time.Now().Add(x.limits.write))
+}
+
+func (x *exchange) startWrite() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.writeBy = x.writeLimit()
+	if d := time.Until(x.writeBy); x.writing == nil {
+		x.writing = time.AfterFunc(d, x.expireWrite)
+	} else {
+		x.writing.Reset(d)
+	}
+}
+
+func (x *exchange) endWrite() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.writeBy = time.Time{}
+	x.writing.Stop()
+}
+
+// expireWrite ends a write that the caller does not take: the connection on
+// HTTP/1.1, the stream on HTTP/2.
+func (x *exchange) expireWrite() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over || x.writeExpired || x.writeBy.IsZero() || time.Now().Before(x.writeBy) {
+		return // the write had ended, or another one has begun
+	}
+	x.writeExpired = true
+	_ = x.control.SetWriteDeadline(longAgo()) // without support the listener has to limit it
+}
+
+// end is called when the handler returns. What net/http does after that, to
+// write what it buffered and to read the rest of the body, gets deadlines.
+func (x *exchange) end() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.limitDrain()
+	if !x.writeExpired {
+		_ = x.control.SetWriteDeadline(x.writeLimit())
+	}
+	x.over = true
+	for _, timer := range []*time.Timer{x.reading, x.writing} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
