@@ -1,10 +1,6 @@
 package config
 
-import (
-	"math"
-	"strconv"
-	"time"
-)
+import "time"
 
 // Config is the whole configuration of one bridge process. A Config from
 // [Default], [Load] or [Parse] has every default filled in; its zero value is
@@ -56,8 +52,8 @@ type ClientInfo struct {
 	WebsiteURL  string `yaml:"website_url"`
 }
 
-// Target is one MCP server: a child process (Command) or an HTTP endpoint
-// (URL), never both.
+// Target is one MCP server: a child process (Command) or something that
+// listens (URL), never both.
 type Target struct {
 	// Command is the program and its arguments; no shell is involved.
 	Command []string `yaml:"command"`
@@ -68,7 +64,8 @@ type Target struct {
 	// Cwd is the working directory of the child. Empty means the bridge's own.
 	Cwd string `yaml:"cwd"`
 
-	// URL is the MCP endpoint.
+	// URL is the MCP endpoint: http and https, or unix:///PATH and
+	// tcp://HOST:PORT for servers that speak the framing of stdio on a socket.
 	URL string `yaml:"url"`
 
 	// Headers are sent with every HTTP request to URL.
@@ -80,11 +77,23 @@ type Target struct {
 	// ProtocolVersion pins the MCP revision, both requested and required.
 	ProtocolVersion ProtocolVersion `yaml:"protocol_version"`
 
+	// MinimumProtocolVersion is the oldest revision to accept; empty means any.
+	MinimumProtocolVersion MinimumVersion `yaml:"minimum_protocol_version"`
+
 	Timeouts  Timeouts  `yaml:"timeouts"`
 	Restart   Restart   `yaml:"restart"`
 	Pool      Pool      `yaml:"pool"`
+	Health    Health    `yaml:"health"`
 	Reconnect Reconnect `yaml:"reconnect"`
 	Cache     Cache     `yaml:"cache"`
+	Changes   Changes   `yaml:"changes"`
+	Input     Input     `yaml:"input"`
+	Tasks     Tasks     `yaml:"tasks"`
+	Dispatch  Dispatch  `yaml:"dispatch"`
+
+	// ServerLogLevel is what the server is asked to log; the bridge writes it
+	// to its own log. ServerLogNone asks for nothing and drops what comes.
+	ServerLogLevel ServerLogLevel `yaml:"server_log_level"`
 
 	// Lazy connects on the first call instead of at start.
 	Lazy bool `yaml:"lazy"`
@@ -94,6 +103,9 @@ type Target struct {
 
 	// MaxReplyBytes bounds one message of the server. Never zero.
 	MaxReplyBytes Size `yaml:"max_reply_bytes"`
+
+	// MaxListBytes bounds one list over all of its pages. Never zero.
+	MaxListBytes Size `yaml:"max_list_bytes"`
 }
 
 // Timeouts bound single operations of a target. Zero means no limit. A
@@ -108,6 +120,10 @@ type Timeouts struct {
 	// protocol era inside it.
 	Initialize time.Duration `yaml:"initialize"`
 	Detect     time.Duration `yaml:"detect"`
+
+	// Max bounds one operation over all of its requests: pages, retries, rounds
+	// of input, polls of a task.
+	Max time.Duration `yaml:"max"`
 
 	// Tools replaces Tool for single tools, by name.
 	Tools map[string]time.Duration `yaml:"tools"`
@@ -129,103 +145,11 @@ type Pool struct {
 	MaxQueue int `yaml:"max_queue"`
 }
 
-// Reconnect is the backoff between attempts to reach a lost server.
-type Reconnect struct {
-	Interval    time.Duration `yaml:"interval"`
-	MaxInterval time.Duration `yaml:"max_interval"`
-}
-
-// Cache says which lists of a server the bridge may keep.
-type Cache struct {
-	Tools     bool `yaml:"tools"`
-	Resources bool `yaml:"resources"`
-	Prompts   bool `yaml:"prompts"`
-}
-
 // Root is one directory offered to a server. URI is a file:// URI.
 type Root struct {
 	URI  string `yaml:"uri"`
 	Name string `yaml:"name"`
 }
-
-// Transport is how a target is reached.
-type Transport string
-
-// TransportAuto is the default of a target with a URL; a target with a Command
-// always ends as TransportStdio.
-const (
-	TransportAuto           Transport = "auto"
-	TransportStreamableHTTP Transport = "streamable_http"
-	TransportStdio          Transport = "stdio"
-)
-
-// ProtocolVersion is a revision of MCP, or VersionAuto.
-type ProtocolVersion string
-
-// VersionAuto lets the bridge ask the server. The others are the revisions it
-// speaks, newest first.
-const (
-	VersionAuto     ProtocolVersion = "auto"
-	Version20260728 ProtocolVersion = "2026-07-28"
-	Version20251125 ProtocolVersion = "2025-11-25"
-	Version20250618 ProtocolVersion = "2025-06-18"
-	Version20250326 ProtocolVersion = "2025-03-26"
-	Version20241105 ProtocolVersion = "2024-11-05"
-)
-
-// LogLevel is the least severe level that is logged.
-type LogLevel string
-
-// The levels of log/slog.
-const (
-	LevelDebug LogLevel = "debug"
-	LevelInfo  LogLevel = "info"
-	LevelWarn  LogLevel = "warn"
-	LevelError LogLevel = "error"
-)
-
-// LogFormat is the form of a log line.
-type LogFormat string
-
-// FormatText is key=value, FormatJSON one JSON object a line.
-const (
-	FormatText LogFormat = "text"
-	FormatJSON LogFormat = "json"
-)
-
-// The values that the enumerated settings accept, in the order in which an
-// error lists them. The JSON Schema is tested against them.
-func transports() []Transport {
-	return []Transport{TransportAuto, TransportStreamableHTTP, TransportStdio}
-}
-
-func protocolVersions() []ProtocolVersion {
-	return []ProtocolVersion{VersionAuto, Version20260728, Version20251125, Version20250618, Version20250326, Version20241105}
-}
-
-func logLevels() []LogLevel { return []LogLevel{LevelDebug, LevelInfo, LevelWarn, LevelError} }
-
-func logFormats() []LogFormat { return []LogFormat{FormatText, FormatJSON} }
-
-// Size is a number of bytes, written 512, 64KiB, 16MiB, 1GiB or, in powers of
-// ten, 64KB, 16MB, 1GB.
-type Size int64
-
-// String writes s in the largest unit that divides it.
-func (s Size) String() string {
-	for _, u := range []struct {
-		name   string
-		factor Size
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if s >= u.factor && s%u.factor == 0 {
-			return strconv.FormatInt(int64(s/u.factor), 10) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(s), 10)
-}
-
-// Int returns s for use as a length, at most math.MaxInt.
-func (s Size) Int() int { return int(min(int64(s), math.MaxInt)) }
 
 // Default returns the configuration of an empty file. It has no targets.
 func Default() *Config {
@@ -253,10 +177,17 @@ func NewTarget(transport Transport) *Target {
 			Initialize: 30 * time.Second,
 			Detect:     5 * time.Second,
 		},
-		Pool:          Pool{MaxInFlight: 1024, MaxQueue: 1024},
-		Reconnect:     Reconnect{Interval: 5 * time.Second, MaxInterval: 60 * time.Second},
-		Cache:         Cache{Tools: true, Resources: true, Prompts: true},
-		MaxReplyBytes: 64 << 20,
+		Pool:           Pool{MaxInFlight: 1024, MaxQueue: 1024},
+		Health:         Health{Enabled: true, Interval: 30 * time.Second, Timeout: 10 * time.Second, Failures: 2},
+		Reconnect:      Reconnect{Interval: 5 * time.Second, MaxInterval: 60 * time.Second, Multiplier: 2},
+		Cache:          Cache{Tools: true, Resources: true, Prompts: true},
+		Changes:        Changes{Tools: true, Resources: true, Prompts: true},
+		Input:          Input{MaxRounds: 3},
+		Tasks:          Tasks{Enabled: true, MaxStuckPolls: 60, PollInterval: time.Second},
+		Dispatch:       Dispatch{MaxInFlight: 1024},
+		ServerLogLevel: ServerLogNone,
+		MaxReplyBytes:  64 << 20,
+		MaxListBytes:   64 << 20,
 	}
 	if transport == TransportStdio {
 		t.Timeouts.Initialize = 60 * time.Second

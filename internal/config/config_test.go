@@ -123,3 +123,53 @@ func TestMergeRefusesANameThatIsTaken(t *testing.T) {
 		t.Errorf("a refused merge changed the targets: %v", cfg.Targets)
 	}
 }
+
+func TestSecretsAreTakenOutOfForeignText(t *testing.T) {
+	target := NewTarget(TransportAuto)
+	target.Headers = map[string]Secret{"Authorization": "Bearer abcdef-token", "X-Key": "key-12", "X-Longer": "key-1234", "X-Short": "five5"}
+	target.Env = map[string]Secret{"PEM": "line one\nline two", "LEVEL": "debug"}
+	redact := target.Redactor()
+	for text, want := range map[string]string{
+		"bad header Authorization: Bearer abcdef-token!": "bad header Authorization: [redacted]!",
+		"token abcdef-token, Bearer other":               "token [redacted], Bearer other",
+		"key-12 key-1234 key-12345 key-1":                "[redacted] [redacted] [redacted]5 key-1",
+		"five5 at debug level":                           "five5 at debug level",
+		"pem: line one\nline two\nline three":            "pem: [redacted]\nline three",
+		"":                                               "",
+	} {
+		if got := redact(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+	if got := NewTarget(TransportStdio).Redactor()("nothing to hide"); got != "nothing to hide" {
+		t.Errorf("without secrets: %q", got)
+	}
+	target.Headers = map[string]Secret{"Cookie": "theme=light session=longsecret"}
+	if got := target.Redactor()("session=longsecret"); got != "session=longsecret" {
+		t.Errorf("a value with a space in it is no scheme and credentials: %q", got)
+	}
+}
+
+func TestSocketURLsNameWhatToDial(t *testing.T) {
+	for text, want := range map[string]string{
+		"unix:///run/s.sock": "unix /run/s.sock true", "tcp://[::1]:9000": "tcp [::1]:9000 true", "tcp://h:1/": "tcp h:1 true",
+		"http://h": "  false", "": "  false", "tcp://h:x": "  false",
+	} {
+		network, address, ok := (&Target{URL: text}).Socket()
+		if got := fmt.Sprint(network, " ", address, " ", ok); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestSeveralProblemsBeginWithTheirNumber(t *testing.T) {
+	cfg := Default()
+	cfg.Log.Level, cfg.Log.Format = "x", "x"
+	want := `3 problems in the configuration:
+log.level: must be debug, info, warn or error
+log.format: must be text or json
+targets: there is no target; name at least one MCP server`
+	if err := cfg.Validate(); err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}

@@ -47,13 +47,17 @@ func (d *decoder) value(n *node, v reflect.Value, key string) {
 			v.SetString(text)
 		}
 	case reflect.Bool:
-		var b bool
+		b := v.Bool()
 		scalar(d, n, key, &b, parseBool)
 		v.SetBool(b)
 	case reflect.Int:
-		var i int
+		i := int(v.Int())
 		scalar(d, n, key, &i, parseInt)
 		v.SetInt(int64(i))
+	case reflect.Float64:
+		f := v.Float()
+		scalar(d, n, key, &f, parseFloat)
+		v.SetFloat(f)
 	default:
 		panic("config: no decoder for " + v.Type().String()) //nolint:forbidigo // a new field of an unsupported type; the tests decode every field
 	}
@@ -182,6 +186,14 @@ func parseInt(text string) (int, error) {
 		return 0, fmt.Errorf("is not a whole number")
 	}
 	return i, nil
+}
+
+func parseFloat(text string) (float64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+		return 0, fmt.Errorf("is not a number")
+	}
+	return f, nil
 }
 
 func parseSize(text string) (Size, error) {

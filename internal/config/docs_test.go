@@ -121,6 +121,14 @@ func TestTheSchemaRefusesWhatTheParserRefuses(t *testing.T) {
 		"targets: {t: {url: 'http://h', timeouts: {tol: 5s}}}",
 		"targets: {t: {url: 'http://h', pool: {max_queue: -1}}}",
 		"targets: {t: {url: 'http://h', protocol_version: 2020-01-01}}",
+		"targets: {t: {url: 'http://h', minimum_protocol_version: auto}}",
+		"targets: {t: {url: 'http://h', health: {failures: 0}}}",
+		"targets: {t: {url: 'http://h', reconnect: {multiplier: 0.5}}}",
+		"targets: {t: {url: 'http://h', reconnect: {multiplier: many}}}",
+		"targets: {t: {url: 'http://h', input: {max_rounds: -1}}}",
+		"targets: {t: {url: 'http://h', tasks: {max_stuck_polls: 0}}}",
+		"targets: {t: {url: 'http://h', server_log_level: warn}}",
+		"targets: {t: {url: 'http://h', transport: http}}",
 		"targets: {t: {command: a b}}",
 		"targets: {'a b': {url: 'http://h'}}",
 		"listen: {max_request_bytes: 16MB!}",
@@ -175,7 +183,7 @@ func compareSchema(t *testing.T, root *jsonschema.Schema, path string, s *jsonsc
 
 func compareDefault(t *testing.T, path string, property *jsonschema.Schema, value reflect.Value) {
 	t.Helper()
-	if len(property.AnyOf) > 0 {
+	if len(property.AnyOf) > 0 && value.Kind() == reflect.String {
 		if choices := choicesOf(value.Interface()); !reflect.DeepEqual(property.AnyOf[0].Enum, choices) {
 			t.Errorf("%s: the schema has the choices %v, the parser %v", path, property.AnyOf[0].Enum, choices)
 		}
@@ -195,6 +203,8 @@ func compareDefault(t *testing.T, path string, property *jsonschema.Schema, valu
 		want = v.String()
 	case int:
 		want = float64(v)
+	case float64:
+		want = v
 	case bool:
 		want = v
 	default:
@@ -211,6 +221,10 @@ func choicesOf(v any) []any {
 		return anys(transports())
 	case ProtocolVersion:
 		return anys(protocolVersions())
+	case MinimumVersion:
+		return anys(minimumVersions())
+	case ServerLogLevel:
+		return anys(serverLogLevels())
 	case LogLevel:
 		return anys(logLevels())
 	case LogFormat:
@@ -243,7 +257,8 @@ func TestTheDocumentedFileShowsEverySettingAndItsDefault(t *testing.T) {
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[Config](), reflect.TypeFor[Listen](), reflect.TypeFor[Log](), reflect.TypeFor[Shutdown](), reflect.TypeFor[ClientInfo](),
 		reflect.TypeFor[Target](), reflect.TypeFor[Timeouts](), reflect.TypeFor[Restart](), reflect.TypeFor[Pool](),
-		reflect.TypeFor[Reconnect](), reflect.TypeFor[Cache](), reflect.TypeFor[Root](),
+		reflect.TypeFor[Health](), reflect.TypeFor[Reconnect](), reflect.TypeFor[Cache](), reflect.TypeFor[Changes](), reflect.TypeFor[Input](),
+		reflect.TypeFor[Tasks](), reflect.TypeFor[Dispatch](), reflect.TypeFor[Root](),
 	} {
 		for _, name := range fieldNames(typ) {
 			if !strings.Contains(text, name+":") {

@@ -43,11 +43,20 @@ func (e Error) Error() string {
 // Errors are all problems of a configuration, in the order of the file.
 type Errors []Error
 
-// Error writes one problem a line.
+// Error writes a single problem as it is. Of several it first writes how many
+// there are and where, so that whatever stands before the text belongs to
+// none of them, then one a line.
 func (e Errors) Error() string {
-	lines := make([]string, len(e))
+	if len(e) == 1 {
+		return e[0].Error()
+	}
+	where := "the configuration"
+	if len(e) > 0 && e[0].File != "" {
+		where = e[0].File
+	}
+	lines := []string{fmt.Sprintf("%d problems in %s:", len(e), where)}
 	for i := range e {
-		lines[i] = e[i].Error()
+		lines = append(lines, e[i].Error())
 	}
 	return strings.Join(lines, "\n")
 }

@@ -112,6 +112,8 @@ func (r *report) server(key string, s *mcpServer) *Target {
 		r.add(key, "needs a command or a url")
 	case s.Command != "" && len(urls) > 0 || len(urls) > 1:
 		r.add(key, "has more than one of command, url, httpUrl and serverUrl; keep one of them")
+	case isCommandLine(s.Command):
+		r.add(key+".command", `holds a program and its arguments; move the arguments to args, such as "command": "npx", "args": ["-y", "package"]`)
 	case s.Command != "":
 		t := NewTarget(TransportStdio)
 		t.Command = append([]string{s.Command}, s.Args...)
@@ -125,11 +127,17 @@ func (r *report) server(key string, s *mcpServer) *Target {
 		t := NewTarget(TransportAuto)
 		t.URL, t.Headers = urls[0], s.Headers
 		switch kind {
-		case "", "sse", "url": // sse is tried last by the automatic choice
+		case "", "url":
+		case "sse":
+			t.Transport = TransportSSE
 		case "http", "streamablehttp":
 			t.Transport = TransportStreamableHTTP
 		default:
 			r.add(key, "has a url but the type %q; write http or sse", s.Type+s.Transport)
+		}
+		if _, _, ok := t.Socket(); ok && t.Transport != TransportAuto {
+			r.add(key, "has the url of a socket but the type %q; remove the type", s.Type+s.Transport)
+			t.Transport = TransportAuto
 		}
 		r.mcpTarget(key, t)
 		return t

@@ -23,6 +23,7 @@ func TestTheMcpServersFormatIsReadUnchanged(t *testing.T) {
 		"My Server/1": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}},
 		"old": {"type": "sse", "url": "https://h/sse"},
 		"gemini": {"httpUrl": "https://g/mcp", "trust": true},
+		"socket": {"url": "unix:///run/s.sock"},
 		"windsurf": {"serverUrl": "https://w/mcp", "transport": "streamable-http"},
 		"off": {"command": "x", "env": {"K": "${MISSING}"}, "disabled": true},
 		"off2": {"command": "x", "enabled": false},
@@ -50,8 +51,9 @@ func TestTheMcpServersFormatIsReadUnchanged(t *testing.T) {
 	want := map[string]*Target{
 		"filesystem":  files,
 		"My-Server-1": mine,
-		"old":         remote(TransportAuto, "https://h/sse"),
+		"old":         remote(TransportSSE, "https://h/sse"),
 		"gemini":      remote(TransportAuto, "https://g/mcp"),
+		"socket":      remote(TransportAuto, "unix:///run/s.sock"),
 		"windsurf":    remote(TransportStreamableHTTP, "https://w/mcp"),
 		"on":          child("x"),
 	}
@@ -88,7 +90,9 @@ func TestProblemsOfAnMcpServersFileHaveTheirPlace(t *testing.T) {
 		`{"mcpServers": {"a": {"url": "http://h", "httpUrl": "http://h"}}}`:   "has more than one of",
 		`{"mcpServers": {"a": {"command": "x", "type": "http"}}}`:             `has a command but the type "http"`,
 		`{"mcpServers": {"a": {"url": "http://h", "type": "ws"}}}`:            `has a url but the type "ws"`,
-		`{"mcpServers": {"a": {"url": "h"}}}`:                                 "f:1:30: mcpServers.a.url: must be an absolute",
+		`{"mcpServers": {"a": {"url": "h"}}}`:                                 "f:1:30: mcpServers.a.url: must be an http:// or https:// URL",
+		`{"mcpServers": {"a": {"url": "tcp://h:1", "type": "http"}}}`:         `has the url of a socket but the type "http"; remove the type`,
+		`{"mcpServers": {"a": {"command": "npx -y ${TOKEN}"}}}`:               `mcpServers.a.command: holds a program and its arguments; move the arguments to args, such as "command": "npx", "args": ["-y", "package"]`,
 		`{"mcpServers": {"a": {"command": "x", "args": "-y"}}}`:               "mcpServers.a.args: must be a list",
 		`{"mcpServers": {"a": {"command": "x", "env": {"K": "${MISSING}"}}}}`: "f:1:52: mcpServers.a.env.K: the environment variable MISSING is not set",
 		`{"mcpServers": {"a b": {"command": "x"}, "a/b": {"command": "x"}}}`:  "becomes the target a-b, and so does another server",
@@ -101,6 +105,9 @@ func TestProblemsOfAnMcpServersFileHaveTheirPlace(t *testing.T) {
 		}
 		if errs, ok := errors.AsType[Errors](err); !ok || len(errs) != 1 {
 			t.Errorf("%s: want one problem:\n%v", text, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: shows the secret: %v", text, err)
 		}
 	}
 }

@@ -72,11 +72,19 @@ targets:
     headers: {Authorization: "Bearer ${TOKEN}", X-Other: "${MISSING:-none}"}
     transport: streamable_http
     protocol_version: 2025-11-25
-    timeouts: {tool: 0s, resource: 1s, prompt: 2s, completion: 3s, initialize: 4s, detect: 5s, tools: {slow_tool: 10m, never: 0}}
+    minimum_protocol_version: 2025-06-18
+    timeouts: {tool: 0s, resource: 1s, prompt: 2s, completion: 3s, initialize: 4s, detect: 5s, max: 6s, tools: {slow_tool: 10m, never: 0}}
     pool: {max_in_flight: "${COUNT}", max_queue: 0}
-    reconnect: {interval: 1s, max_interval: 2s}
-    cache: {tools: false, resources: false, prompts: true}
+    health: {enabled: false, interval: 7s, timeout: 8s, failures: 9}
+    reconnect: {interval: 1s, max_interval: 2s, multiplier: 1.5, max_attempts: 10}
+    cache: {tools: false, resources: false, prompts: true, ignore_ttl: true}
+    changes: {tools: false, resources: true, prompts: false}
+    input: {max_rounds: 0}
+    tasks: {enabled: false, max_stuck_polls: 11, poll_interval: 12s}
+    dispatch: {max_in_flight: 0}
+    server_log_level: notice
     max_reply_bytes: 1000
+    max_list_bytes: 2000
 `
 
 func TestEverySettingIsRead(t *testing.T) {
@@ -105,16 +113,21 @@ func TestEverySettingIsRead(t *testing.T) {
 				URL:             "https://search.example:8443/mcp?x=1",
 				Headers:         map[string]Secret{"Authorization": "Bearer s3cr3t", "X-Other": "none"},
 				Transport:       TransportStreamableHTTP,
-				ProtocolVersion: Version20251125,
+				ProtocolVersion: Version20251125, MinimumProtocolVersion: MinimumVersion(Version20250618),
 				Timeouts: Timeouts{
 					Resource: time.Second, Prompt: 2 * time.Second, Completion: 3 * time.Second,
-					Initialize: 4 * time.Second, Detect: 5 * time.Second,
+					Initialize: 4 * time.Second, Detect: 5 * time.Second, Max: 6 * time.Second,
 					Tools: map[string]time.Duration{"slow_tool": 10 * time.Minute, "never": 0},
 				},
-				Pool:          Pool{MaxInFlight: 7},
-				Reconnect:     Reconnect{Interval: time.Second, MaxInterval: 2 * time.Second},
-				Cache:         Cache{Prompts: true},
-				MaxReplyBytes: 1000,
+				Pool:           Pool{MaxInFlight: 7},
+				Health:         Health{Interval: 7 * time.Second, Timeout: 8 * time.Second, Failures: 9},
+				Reconnect:      Reconnect{Interval: time.Second, MaxInterval: 2 * time.Second, Multiplier: 1.5, MaxAttempts: 10},
+				Cache:          Cache{Prompts: true, IgnoreTTL: true},
+				Changes:        Changes{Resources: true},
+				Tasks:          Tasks{MaxStuckPolls: 11, PollInterval: 12 * time.Second},
+				ServerLogLevel: ServerLogNotice,
+				MaxReplyBytes:  1000,
+				MaxListBytes:   2000,
 			},
 		},
 	}
@@ -194,9 +207,9 @@ func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
 		{"both", target("command: [a]\nurl: http://h"), "f:3:5: targets.t: has both a command and a url"},
 		{"bad name", "targets:\n  a b: {url: http://h}\n", "f:2:9: targets.a b: a target name has 1 to 64 of the characters"},
 		{"long name", "targets:\n  " + strings.Repeat("x", 65) + ": {url: http://h}\n", "1 to 64"},
-		{"no scheme", target("url: host/mcp"), "f:3:10: targets.t.url: must be an absolute http:// or https:// URL"},
-		{"wrong scheme", target("url: ws://host/mcp"), "must be an absolute http:// or https:// URL"},
-		{"no host", target("url: http:///mcp"), "must be an absolute http:// or https:// URL"},
+		{"no scheme", target("url: host/mcp"), "f:3:10: targets.t.url: must be an http:// or https:// URL, such as https://host/mcp, or unix:///path or tcp://host:port for a socket"},
+		{"wrong scheme", target("url: ws://host/mcp"), "must be an http:// or https:// URL"},
+		{"no host", target("url: http:///mcp"), "must be an http:// or https:// URL"},
 		{"credentials in the url", target("url: http://u:p@host/mcp"), "must not contain a user name or password"},
 		{"fragment", target("url: http://host/mcp#x"), "must not contain a # fragment"},
 		{"bad port", target("url: http://host:99999/mcp"), "port outside 1 to 65535"},
@@ -212,13 +225,41 @@ func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
 		{"env on a url", url("env: {A: a}"), "targets.t.env: has no effect on a target with a url"},
 		{"cwd on a url", url("cwd: /"), "targets.t.cwd: has no effect"},
 		{"restart on a url", url("restart: {stop_timeout: 1s}"), "targets.t.restart: has no effect"},
-		{"stdio for a url", url("transport: stdio"), "f:4:16: targets.t.transport: stdio does not fit this target; remove it or write auto or streamable_http"},
+		{"stdio for a url", url("transport: stdio"), "f:4:16: targets.t.transport: stdio does not fit this target; remove it or write auto, streamable_http or sse"},
 		{"http for a child", child("transport: streamable_http"), "streamable_http does not fit this target; remove it or write stdio"},
-		{"unknown transport", url("transport: carrier_pigeon"), "must be auto, streamable_http or stdio"},
+		{"unknown transport", url("transport: carrier_pigeon"), "must be auto, streamable_http, sse or stdio"},
+		{"sse for a child", child("transport: sse"), "sse does not fit this target; remove it or write stdio"},
+		{"http for a socket", target("url: unix:///s\ntransport: streamable_http"), "f:4:16: targets.t.transport: streamable_http does not fit this target; remove it or write auto"},
+		{"stdio for a socket", target("url: tcp://h:1\ntransport: stdio"), "stdio does not fit this target; remove it or write auto"},
+		{"headers on a socket", target("url: unix:///s\nheaders: {X-A: a}"), "targets.t.headers: has no effect on a socket, which has none; remove it"},
+		{"relative socket", target("url: unix://run/s"), "must be unix:// with an absolute path and nothing else, such as unix:///run/server.sock"},
+		{"socket without a path", target("url: 'unix:'"), "must be unix:// with an absolute path"},
+		{"socket with a query", target("url: unix:///s?x"), "must be unix:// with an absolute path"},
+		{"socket path too long", target("url: unix:///" + strings.Repeat("x", 107)), "has a path that no socket can have: at most 107 bytes"},
+		{"tcp without a port", target("url: tcp://host"), "must be tcp:// with a host, a port from 1 to 65535 and nothing else"},
+		{"tcp with a path", target("url: tcp://host:1/mcp"), "must be tcp:// with a host"},
+		{"tcp with a user", target("url: tcp://u@host:1"), "must be tcp:// with a host"},
+		{"program and arguments in one", target("command: [npx -y x]"), "targets.t.command[0]: holds a program and its arguments; make each an item of its own, such as [npx, -y, package]"},
 		{"bad env name", child("env: {'A=B': c}"), `"A=B" is not the name of an environment variable`},
 		{"NUL in env", child(`env: {A: "b\0"}`), "targets.t.env.A: must not contain a NUL"},
 		{"zero stop timeout", child("restart: {stop_timeout: 0s}"), "targets.t.restart.stop_timeout: must be more than zero"},
 		{"unknown version", url("protocol_version: 2024-01-01"), "must be auto, 2026-07-28, 2025-11-25"},
+		{"unknown minimum", url("minimum_protocol_version: auto"), `targets.t.minimum_protocol_version: must be 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05, or "" for none`},
+		{"minimum above the pin", url("protocol_version: 2025-11-25\nminimum_protocol_version: 2026-07-28"), "f:5:31: targets.t.minimum_protocol_version: 2026-07-28 is newer than the protocol_version 2025-11-25"},
+		{"health without an interval", url("health: {interval: 0s}"), "targets.t.health.interval: must be more than zero, such as 30s; health.enabled: false switches the probes off"},
+		{"health without a timeout", url("health: {timeout: 0s}"), "targets.t.health.timeout: must be more than zero"},
+		{"health without failures", url("health: {failures: 0}"), "targets.t.health.failures: must be more than zero, such as 2"},
+		{"failures as a word", url("health: {failures: two}"), `targets.t.health.failures: "two" is not a whole number`},
+		{"small multiplier", url("reconnect: {multiplier: 0.9}"), "targets.t.reconnect.multiplier: must be 1 or more"},
+		{"endless multiplier", url("reconnect: {multiplier: Inf}"), `targets.t.reconnect.multiplier: "Inf" is not a number`},
+		{"negative attempts", url("reconnect: {max_attempts: -1}"), "targets.t.reconnect.max_attempts: must not be negative; 0 means no limit"},
+		{"negative rounds", url("input: {max_rounds: -1}"), "targets.t.input.max_rounds: must not be negative; 0 means that the bridge answers no round itself"},
+		{"no stuck polls", url("tasks: {max_stuck_polls: 0}"), "targets.t.tasks.max_stuck_polls: must be more than zero"},
+		{"no poll interval", url("tasks: {poll_interval: 0s}"), "targets.t.tasks.poll_interval: must be more than zero"},
+		{"negative dispatch", url("dispatch: {max_in_flight: -1}"), "targets.t.dispatch.max_in_flight: must not be negative; 0 means no limit"},
+		{"log level of the bridge", url("server_log_level: warn"), "targets.t.server_log_level: must be none, debug, info, notice, warning, error, critical, alert or emergency"},
+		{"zero list size", url("max_list_bytes: 0"), "targets.t.max_list_bytes: must be more than zero"},
+		{"negative total", url("timeouts: {max: -1s}"), `targets.t.timeouts.max: "-1s" must not be negative`},
 		{"duration without a unit", url("timeouts: {tool: 60}"), `targets.t.timeouts.tool: "60" is not a duration`},
 		{"negative duration", url("timeouts: {tools: {x: -1s}}"), `targets.t.timeouts.tools.x: "-1s" must not be negative`},
 		{"negative count", url("pool: {max_queue: -1}"), "targets.t.pool.max_queue: must not be negative"},
@@ -271,9 +312,10 @@ targets:
     timeouts: {tool: 5}
   b: {}
 `), testEnv())
-	want := `bridge.yaml:2:3: listen: unknown key "adddress"; did you mean "address"?
+	want := `5 problems in bridge.yaml:
+bridge.yaml:2:3: listen: unknown key "adddress"; did you mean "address"?
 bridge.yaml:3:14: log.level: must be debug, info, warn or error
-bridge.yaml:6:10: targets.a.url: must be an absolute http:// or https:// URL, such as https://host/mcp
+bridge.yaml:6:10: targets.a.url: must be an http:// or https:// URL, such as https://host/mcp, or unix:///path or tcp://host:port for a socket
 bridge.yaml:7:22: targets.a.timeouts.tool: "5" is not a duration; write a number with its unit, such as 500ms, 5s, 10m or 1h30m
 bridge.yaml:8:6: targets.b: needs a command (a child process) or a url (an HTTP server)`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
@@ -294,6 +336,12 @@ func TestNoProblemTextShowsASecret(t *testing.T) {
 		"targets: {t: {url: 'http://h', transport: '${TOKEN}'}}",
 		"targets: {t: {command: [a], env: {A: \"${TOKEN}\\0\"}}}",
 		"targets: {t: {url: 'http://${TOKEN}:x@h:1:2'}}",
+		"targets: {t: {url: 'unix://${TOKEN}/x'}}",
+		"targets: {t: {url: 'tcp://${TOKEN}'}}",
+		"targets: {t: {command: ['npx ${TOKEN}']}}",
+		"targets: {t: {url: 'http://h', minimum_protocol_version: '${TOKEN}'}}",
+		"targets: {t: {url: 'http://h', server_log_level: '${TOKEN}'}}",
+		"targets: {t: {url: 'http://h', reconnect: {multiplier: '${TOKEN}'}}}",
 	} {
 		_, err := Parse("f", []byte(text), testEnv())
 		if err == nil || strings.Contains(err.Error(), "s3cr3t") {

@@ -26,12 +26,16 @@ func (b *builder) build(name string, c *config.Target) (*Target, error) {
 	if c == nil {
 		return nil, errors.New("has no settings; give it a command or a url")
 	}
+	redact := c.Redactor()
 	tr, err := b.transport(name, c)
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{name: name, transport: tr}
+	t := &Target{name: name, transport: tr, redact: redact}
 	opts := b.options(name, c)
+	if c.ServerLogLevel != config.ServerLogNone {
+		opts.Handlers.Log = serverLog(opts.Logger, redact)
+	}
 	opts.OnState = func(mcpclient.Status) { b.changed(t) }
 	t.pool, err = pool.New(pool.Options{
 		New:         func() (*mcpclient.Client, error) { return mcpclient.New(tr, opts) },
@@ -59,53 +63,32 @@ func (b *builder) transport(name string, c *config.Target) (transport.Transport,
 			Logger:        logger,
 		}, nil
 	}
+	if network, address, ok := c.Socket(); ok {
+		return valid(&transport.Socket{Network: network, Address: address, MaxReplyBytes: int64(c.MaxReplyBytes), Logger: logger})
+	}
 	header := make(http.Header, len(c.Headers))
 	for key, value := range c.Headers {
 		header.Set(key, value.Reveal())
 	}
-	h := &transport.HTTP{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Logger: logger}
-	if err := h.Validate(); err != nil {
-		return nil, err
+	if c.Transport == config.TransportSSE {
+		return valid(&transport.SSE{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Logger: logger})
 	}
-	return h, nil
+	h := &transport.HTTP{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Logger: logger}
+	if c.Transport == config.TransportStreamableHTTP {
+		h.SSEFallback = transport.SSENever
+	}
+	return valid(h)
 }
 
-func (b *builder) options(name string, c *config.Target) mcpclient.Options {
-	o := mcpclient.Options{
-		Info: mcpclient.Implementation{
-			Name: b.info.Name + " - " + name, Version: b.info.Version,
-			Title: b.info.Title, Description: b.info.Description, WebsiteURL: b.info.WebsiteURL,
-		},
-		Version: mcpclient.VersionOptions{DetectTimeout: noTimeout(c.Timeouts.Detect), Timeout: noTimeout(c.Timeouts.Initialize)},
-		Timeouts: mcpclient.Timeouts{
-			Tool: noTimeout(c.Timeouts.Tool), Resource: noTimeout(c.Timeouts.Resource),
-			Prompt: noTimeout(c.Timeouts.Prompt), Completion: noTimeout(c.Timeouts.Completion),
-			Tools: make(map[string]time.Duration, len(c.Timeouts.Tools)),
-		},
-		Reconnect: mcpclient.ReconnectOptions{Interval: c.Reconnect.Interval, MaxInterval: c.Reconnect.MaxInterval},
-		Cache: mcpclient.CacheOptions{
-			NoTools: !c.Cache.Tools, NoResources: !c.Cache.Resources, NoPrompts: !c.Cache.Prompts,
-		},
-		Lazy:         c.Lazy,
-		Interceptors: b.deps.Interceptors, Meta: b.deps.Meta, Headers: b.deps.Headers,
-		Logger: b.deps.Logger.With("target", name),
+// valid returns a transport whose configuration is usable.
+func valid[T interface {
+	transport.Transport
+	Validate() error
+}](tr T) (transport.Transport, error) {
+	if err := tr.Validate(); err != nil {
+		return nil, err
 	}
-	if o.Info.Version == "" {
-		o.Info.Version = b.deps.Version
-	}
-	if c.ProtocolVersion != config.VersionAuto {
-		o.Version.Pin = string(c.ProtocolVersion)
-	}
-	for tool, timeout := range c.Timeouts.Tools {
-		o.Timeouts.Tools[tool] = noTimeout(timeout)
-	}
-	for _, root := range c.Roots {
-		o.Roots = append(o.Roots, mcpclient.Root{URI: root.URI, Name: root.Name})
-	}
-	if !c.Lazy {
-		o.ConnectGate = b.firstConnect()
-	}
-	return o
+	return tr, nil
 }
 
 // firstConnect gates only the first attempt of a target: later ones would wait
@@ -123,19 +106,4 @@ func (b *builder) firstConnect() func(context.Context) (func(), error) {
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// noTimeout translates the configuration's "zero is no limit".
-func noTimeout(d time.Duration) time.Duration {
-	if d == 0 {
-		return mcpclient.NoTimeout
-	}
-	return d
-}
-
-func unlimited(n int) int {
-	if n == 0 {
-		return mcpclient.Unlimited
-	}
-	return n
 }

@@ -23,27 +23,92 @@ func newBuilder(d Deps) *builder {
 
 func TestEverySettingReachesTheClient(t *testing.T) {
 	c := config.NewTarget(config.TransportStdio)
-	c.Timeouts = config.Timeouts{Tool: time.Second, Resource: 0, Prompt: 3 * time.Second, Completion: 4 * time.Second, Initialize: 0, Detect: 6 * time.Second, Tools: map[string]time.Duration{"slow": time.Hour, "endless": 0}}
-	c.Reconnect = config.Reconnect{Interval: 7 * time.Second, MaxInterval: 8 * time.Second}
-	c.Cache = config.Cache{Resources: true}
-	c.ProtocolVersion = config.Version20251125
+	c.Timeouts = config.Timeouts{
+		Tool: time.Second, Resource: 0, Prompt: 3 * time.Second, Completion: 4 * time.Second, Initialize: 0, Detect: 6 * time.Second, Max: 9 * time.Second,
+		Tools: map[string]time.Duration{"slow": time.Hour, "endless": 0},
+	}
+	c.Health = config.Health{Enabled: false, Interval: 10 * time.Second, Timeout: 11 * time.Second, Failures: 12}
+	c.Reconnect = config.Reconnect{Interval: 7 * time.Second, MaxInterval: 8 * time.Second, Multiplier: 1.5, MaxAttempts: 13}
+	c.Cache = config.Cache{Resources: true, IgnoreTTL: true}
+	c.Changes = config.Changes{Prompts: true}
+	c.Input = config.Input{MaxRounds: 14}
+	c.Tasks = config.Tasks{MaxStuckPolls: 15, PollInterval: 16 * time.Second}
+	c.Dispatch = config.Dispatch{MaxInFlight: 17}
+	c.ServerLogLevel = config.ServerLogNotice
+	c.MaxListBytes = 18
+	c.ProtocolVersion, c.MinimumProtocolVersion = config.Version20251125, config.MinimumVersion(config.Version20250618)
 	c.Lazy = true
 	c.Roots = []config.Root{{URI: "file:///a", Name: "a"}}
 	got := newBuilder(Deps{Version: "1.2.3"}).options("x", c)
 	want := mcpclient.Options{
+		Key:     "x",
 		Info:    mcpclient.Implementation{Name: "bridge - x", Version: "1.2.3", Title: "T", WebsiteURL: "https://x"},
-		Version: mcpclient.VersionOptions{Pin: "2025-11-25", DetectTimeout: 6 * time.Second, Timeout: mcpclient.NoTimeout},
+		Version: mcpclient.VersionOptions{Pin: "2025-11-25", Minimum: "2025-06-18", DetectTimeout: 6 * time.Second, Timeout: mcpclient.NoTimeout},
 		Timeouts: mcpclient.Timeouts{
-			Tool: time.Second, Resource: mcpclient.NoTimeout, Prompt: 3 * time.Second, Completion: 4 * time.Second,
+			Tool: time.Second, Resource: mcpclient.NoTimeout, Prompt: 3 * time.Second, Completion: 4 * time.Second, Max: 9 * time.Second,
 			Tools: map[string]time.Duration{"slow": time.Hour, "endless": mcpclient.NoTimeout},
 		},
-		Reconnect: mcpclient.ReconnectOptions{Interval: 7 * time.Second, MaxInterval: 8 * time.Second},
-		Cache:     mcpclient.CacheOptions{NoTools: true, NoPrompts: true},
-		Roots:     []mcpclient.Root{{URI: "file:///a", Name: "a"}},
-		Lazy:      true,
+		Health:       mcpclient.HealthOptions{Disabled: true, Interval: 10 * time.Second, Timeout: 11 * time.Second, Failures: 12},
+		Reconnect:    mcpclient.ReconnectOptions{Interval: 7 * time.Second, MaxInterval: 8 * time.Second, Multiplier: 1.5, MaxAttempts: 13},
+		Cache:        mcpclient.CacheOptions{NoTools: true, NoPrompts: true, IgnoreTTL: true},
+		Changes:      mcpclient.ChangeOptions{NoTools: true, NoResources: true},
+		Rounds:       mcpclient.RoundOptions{MaxRetries: 14},
+		Tasks:        mcpclient.TaskOptions{Disabled: true, MaxStuckPolls: 15, PollInterval: 16 * time.Second},
+		Dispatch:     mcpclient.DispatchOptions{MaxInFlight: 17},
+		LogLevel:     mcpclient.LogNotice,
+		MaxListBytes: 18,
+		Roots:        []mcpclient.Root{{URI: "file:///a", Name: "a"}},
+		Lazy:         true,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mcpclient.Options{}, "Logger")); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestZeroMeansInTheClientWhatItMeansInTheConfiguration(t *testing.T) {
+	c := config.NewTarget(config.TransportAuto)
+	c.Timeouts = config.Timeouts{}
+	c.Input.MaxRounds, c.Dispatch.MaxInFlight, c.Reconnect.MaxAttempts = 0, 0, 0
+	got := newBuilder(Deps{}).options("x", c)
+	want := mcpclient.Timeouts{
+		Tool: mcpclient.NoTimeout, Resource: mcpclient.NoTimeout, Prompt: mcpclient.NoTimeout, Completion: mcpclient.NoTimeout, Max: mcpclient.NoTimeout,
+		Tools: map[string]time.Duration{},
+	}
+	if diff := cmp.Diff(want, got.Timeouts); diff != "" {
+		t.Error(diff)
+	}
+	if got.Rounds.MaxRetries >= 0 || got.Dispatch.MaxInFlight != mcpclient.Unlimited || got.Reconnect.MaxAttempts != 0 {
+		t.Errorf("rounds %d, dispatch %d, attempts %d", got.Rounds.MaxRetries, got.Dispatch.MaxInFlight, got.Reconnect.MaxAttempts)
+	}
+	if got.LogLevel != "" || got.Handlers.Log != nil || got.Health.Disabled || got.Tasks.Disabled {
+		t.Errorf("defaults: %+v", got)
+	}
+}
+
+// What the configuration documents as a default is the client's own, so that
+// both documents are true.
+func TestTheDefaultsAreThoseOfTheClient(t *testing.T) {
+	for _, tr := range []config.Transport{config.TransportAuto, config.TransportStdio} {
+		got := newBuilder(Deps{}).options("x", config.NewTarget(tr))
+		want := mcpclient.Options{
+			Version: mcpclient.VersionOptions{DetectTimeout: 5 * time.Second, Timeout: 30 * time.Second},
+			Timeouts: mcpclient.Timeouts{
+				Tool: time.Minute, Resource: time.Minute, Prompt: time.Minute, Completion: time.Minute, Max: mcpclient.NoTimeout,
+				Tools: map[string]time.Duration{},
+			},
+			Health:       mcpclient.HealthOptions{Interval: 30 * time.Second, Timeout: 10 * time.Second, Failures: 2},
+			Reconnect:    mcpclient.ReconnectOptions{Interval: 5 * time.Second, MaxInterval: time.Minute, Multiplier: 2},
+			Rounds:       mcpclient.RoundOptions{MaxRetries: 3},
+			Tasks:        mcpclient.TaskOptions{MaxStuckPolls: 60, PollInterval: time.Second},
+			Dispatch:     mcpclient.DispatchOptions{MaxInFlight: 1024},
+			MaxListBytes: 64 << 20,
+		}
+		if tr == config.TransportStdio {
+			want.Version = mcpclient.VersionOptions{DetectTimeout: 15 * time.Second, Timeout: time.Minute}
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mcpclient.Options{}, "Logger", "Info", "Key", "ConnectGate")); diff != "" {
+			t.Errorf("%s: %s", tr, diff)
+		}
 	}
 }
 
@@ -78,6 +143,50 @@ func TestEverySettingReachesTheTransport(t *testing.T) {
 	}
 	if diff := cmp.Diff(http.Header{"Authorization": {"Bearer s"}}, h.Header); diff != "" || h.URL != "https://x/mcp" || h.MaxReplyBytes != 64<<20 {
 		t.Errorf("http = %s %d %s", h.URL, h.MaxReplyBytes, diff)
+	}
+}
+
+func TestTheURLAndTheTransportSayHowATargetIsReached(t *testing.T) {
+	for _, tt := range []struct {
+		url       string
+		transport config.Transport
+		name      string
+	}{
+		{"https://x/mcp", config.TransportAuto, transport.NameHTTP},
+		{"https://x/mcp", config.TransportStreamableHTTP, transport.NameHTTP},
+		{"https://x/sse", config.TransportSSE, transport.NameSSE},
+		{"unix:///run/s.sock", config.TransportAuto, transport.NameUnix},
+		{"tcp://[::1]:9000", config.TransportAuto, transport.NameTCP},
+	} {
+		c := config.NewTarget(config.TransportAuto)
+		c.URL, c.Transport, c.MaxReplyBytes = tt.url, tt.transport, 7
+		c.Headers = map[string]config.Secret{"x-a": "v"}
+		tr, err := newBuilder(Deps{}).transport("x", c)
+		if err != nil || tr.Name() != tt.name {
+			t.Errorf("%s %s: %v, %v", tt.url, tt.transport, tr, err)
+			continue
+		}
+		switch tr := tr.(type) {
+		case *transport.HTTP:
+			if want := map[bool]transport.SSEFallback{true: transport.SSEAuto, false: transport.SSENever}[tt.transport == config.TransportAuto]; tr.SSEFallback != want || tr.MaxReplyBytes != 7 {
+				t.Errorf("%s %s: fallback %v, limit %d", tt.url, tt.transport, tr.SSEFallback, tr.MaxReplyBytes)
+			}
+		case *transport.SSE:
+			if tr.URL != tt.url || tr.Header.Get("X-A") != "v" || tr.MaxReplyBytes != 7 {
+				t.Errorf("%s: %s %v %d", tt.url, tr.URL, tr.Header, tr.MaxReplyBytes)
+			}
+		case *transport.Socket:
+			if got := tr.Network + ":" + tr.Address; tr.MaxReplyBytes != 7 || got != "unix:/run/s.sock" && got != "tcp:[::1]:9000" {
+				t.Errorf("%s: %s %d", tt.url, got, tr.MaxReplyBytes)
+			}
+		default:
+			t.Errorf("%s: %T", tt.url, tr)
+		}
+	}
+	c := config.NewTarget(config.TransportAuto)
+	c.URL = "ftp://x"
+	if tr, err := newBuilder(Deps{}).transport("x", c); err == nil || tr != nil {
+		t.Errorf("an unusable URL gives %v, %v", tr, err)
 	}
 }
 

@@ -3,8 +3,9 @@
 // New turns the configuration into one pool per target, without I/O; Start
 // connects the eager ones in the background; Close ends all of them at once.
 //
-// File map: targets.go the set; target.go one target; build.go configuration
-// to client; environ.go what a child process is given; watch.go state changes.
+// File map: targets.go the set; target.go one target; build.go and options.go
+// configuration to transport and client; environ.go what a child process is
+// given; serverlog.go what servers log; watch.go state changes.
 package targets
 
 import (

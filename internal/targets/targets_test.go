@@ -19,8 +19,14 @@ import (
 
 func TestMain(m *testing.M) {
 	mcptest.MainStdio(map[string]func() *mcptest.Server{
+		"talkative": func() *mcptest.Server {
+			return &mcptest.Server{
+				Stdio: mcptest.StdioOptions{Stderr: []string{"using " + os.Getenv("API_KEY") + " now", "cert " + os.Getenv("PEM") + " loaded"}},
+				Tools: []mcptest.Tool{{Name: "env", Call: mcptest.Respond(mcptest.Text("ok"))}},
+			}
+		},
 		"legacy": func() *mcptest.Server {
-			return &mcptest.Server{Era: mcptest.Legacy, Stdio: mcptest.StdioOptions{Stderr: []string{"legacy is up"}}, Tools: []mcptest.Tool{
+			return &mcptest.Server{Era: mcptest.Legacy, Stdio: mcptest.StdioOptions{Stderr: []string{"ready to serve"}}, Tools: []mcptest.Tool{
 				{Name: "env", Call: func(context.Context, *mcptest.Request) (any, error) {
 					return map[string]any{"content": []any{}, "structuredContent": os.Environ()}, nil
 				}},
@@ -126,7 +132,7 @@ func TestOneDeadTargetDoesNotHurtTheOthers(t *testing.T) {
 	if st := s.byName["dead"].Status(); st.State == mcpclient.StateReady || st.LastError == nil {
 		t.Errorf("dead = %+v", st)
 	}
-	if got := strings.Join(child2.StderrTail(), "|"); !strings.Contains(got, "legacy is up") {
+	if got := strings.Join(child2.StderrTail(), "|"); !strings.Contains(got, "ready to serve") {
 		t.Errorf("stderr = %q", got)
 	}
 
