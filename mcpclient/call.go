@@ -39,6 +39,9 @@ type Call struct {
 	// assigned, when set, is told the request id before anything is sent, so
 	// that what answers to it can be registered.
 	assigned func(id jsonrpc.ID)
+	// answered, when set, is called when the answer arrives, before anything
+	// that follows it on the same stream.
+	answered func()
 }
 
 // IsNotification reports whether the call expects no answer.

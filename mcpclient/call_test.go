@@ -240,7 +240,8 @@ func TestRequestIDsMayComeFromOutside(t *testing.T) {
 		ids := []any{"a", int64(0), 1 << 53, "", 1.5}
 		s := features(mcptest.Modern)
 		n := -1
-		c := overHTTP(t, s, mcpclient.Options{NewID: func() any { n = min(n+1, len(ids)-1); return ids[n] }})
+		c := overHTTP(t, s, mcpclient.Options{NewID: func() any { n = min(n+1, len(ids)-1); return ids[n] },
+			Changes: mcpclient.ChangeOptions{NoTools: true, NoResources: true, NoPrompts: true}})
 		if err := c.Connect(t.Context()); err != nil {
 			t.Fatal(err)
 		}

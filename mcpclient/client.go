@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/url"
 	"slices"
 	"sync"
@@ -37,6 +38,8 @@ type Client struct {
 	forbidden  atomic.Int64 // requests of modern servers, which may not send any
 	replies    atomic.Int64 // refusals on their way
 
+	subs subscriptions
+
 	streamMu sync.Mutex // guards the following
 	byID     map[jsonrpc.ID]*callStream
 	byToken  map[jsonrpc.ID]*callStream
@@ -49,10 +52,11 @@ type Client struct {
 	started  bool
 	closed   bool
 	status   Status
-	session  *session  // the live connection, nil while there is none
-	attempt  *attempt  // the connection attempt under way, nil when there is none
-	failures int       // failed attempts since the last connection
-	replaced time.Time // when a connection that ended was last replaced at once
+	session  *session              // the live connection, nil while there is none
+	open     map[*session]struct{} // connections not yet closed: the live one, and retired ones in use
+	attempt  *attempt              // the connection attempt under way, nil when there is none
+	failures int                   // failed attempts since the last connection
+	replaced time.Time             // when a connection that ended was last replaced at once
 	pace     *backoff.ExponentialBackOff
 	timer    *time.Timer // starts the next attempt
 	gaveUp   bool        // Reconnect.MaxAttempts was reached
@@ -83,7 +87,7 @@ func New(t transport.Transport, opts Options) (*Client, error) {
 	}
 	c := &Client{
 		transport: t, opts: opts, log: opts.Logger.With("client", opts.Key), info: info, roots: opts.Roots,
-		byID: map[jsonrpc.ID]*callStream{}, byToken: map[jsonrpc.ID]*callStream{},
+		open: map[*session]struct{}{}, byID: map[jsonrpc.ID]*callStream{}, byToken: map[jsonrpc.ID]*callStream{},
 	}
 	c.capabilities = c.declare()
 	if h, ok := t.(*transport.HTTP); ok {
@@ -148,18 +152,22 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
-	s := c.session
 	c.session = nil
+	open := slices.Collect(maps.Keys(c.open))
+	clear(c.open)
 	if first {
 		c.stopTimerLocked()
 		c.setStateLocked(StateClosed, nil)
 	}
 	c.mu.Unlock()
 	c.end()
-	var err error
-	if s != nil {
-		err = s.conn.Close(ctx)
+	var closing sync.WaitGroup
+	errs := make([]error, len(open))
+	for i, s := range open {
+		closing.Go(func() { errs[i] = s.conn.Close(ctx) })
 	}
+	closing.Wait()
+	err := errors.Join(errs...)
 	if limit := c.opts.Reconnect.StopTimeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)

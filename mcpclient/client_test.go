@@ -198,7 +198,7 @@ func TestWhatTheProtocolForbidsInResultsIsRefused(t *testing.T) {
 				name := strings.Trim(string(r.Param("name")), `"`)
 				return mcptest.Raw(map[string]string{
 					"later": `{"resultType":"later"}`, "number": `{"resultType":7}`, "task": `{"resultType":"task","taskId":"1"}`,
-					"null": `{"resultType":null,"content":[]}`, "input": `{"resultType":"input_required","requestState":""}`,
+					"null": `{"resultType":null,"content":[]}`, "input": `{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{}}}}`,
 				}[name]), nil
 			},
 			"prompts/list": answer(`{"resultType":"input_required","requestState":"x"}`),
@@ -209,14 +209,14 @@ func TestWhatTheProtocolForbidsInResultsIsRefused(t *testing.T) {
 		_ = wantKind(t, errOf(c.CallTool(ctx, "number", nil, nil)), mcpclient.KindProtocol, "malformed")
 		_ = wantKind(t, errOf(c.CallTool(ctx, "task", nil, nil)), mcpclient.KindProtocol, "tasks extension")
 		_ = wantKind(t, errOf(c.ListPrompts(ctx)), mcpclient.KindProtocol, "prompts/list")
-		declared := &mcpclient.CallOptions{Capabilities: jsontext.Value(`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)}
+		declared := &mcpclient.CallOptions{ReturnTask: true, Capabilities: jsontext.Value(`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)}
 		if r, err := c.CallTool(ctx, "task", nil, declared); err != nil || r.Type != mcpclient.ResultTask {
 			t.Errorf("a declared extension: %+v %v", r, err)
 		}
 		if r, err := c.CallTool(ctx, "null", nil, nil); err != nil || r.Type != mcpclient.ResultComplete {
 			t.Errorf("a null resultType: %+v %v", r, err)
 		}
-		if r, err := c.CallTool(ctx, "input", nil, nil); err != nil || r.Type != mcpclient.ResultInputRequired {
+		if r, err := c.CallTool(ctx, "input", nil, &mcpclient.CallOptions{ReturnInput: true}); err != nil || r.Type != mcpclient.ResultInputRequired {
 			t.Errorf("input_required: %+v %v", r, err)
 		}
 	})

@@ -188,14 +188,19 @@ func (n *negotiation) initializeUnlessProbeAnswers(ctx context.Context, probed <
 	}
 	select {
 	case o := <-initialized:
-		if o.err == nil || ctx.Err() != nil {
-			return o.s, o.err
+		if o.err == nil {
+			return o.s, nil
 		}
-		if e, ok := errors.AsType[*Error](o.err); ok && e.RPC != nil && bestMutual(modernVersions, supportedIn(e.RPC.Data)) != "" {
+		if e, ok := errors.AsType[*Error](o.err); ok && ctx.Err() == nil && e.RPC != nil && bestMutual(modernVersions, supportedIn(e.RPC.Data)) != "" {
 			return n.modernAfterAll(ctx)
 		}
-		if e, ok := errors.AsType[*Error](o.err); ok && e.Message != "" {
-			e.Message += "; before that it left server/discover unanswered"
+		if e, ok := errors.AsType[*Error](o.err); ok {
+			both := *e
+			if both.Message == "" && both.RPC != nil {
+				both.Message = refusal(&both)
+			}
+			both.Message += "; before that it left server/discover unanswered"
+			return nil, &both
 		}
 		return nil, o.err
 	case p := <-probed:

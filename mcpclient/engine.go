@@ -10,7 +10,7 @@ import (
 )
 
 // session is one negotiated connection. All but the last two fields are
-// immutable.
+// immutable once it is published.
 type session struct {
 	conn    transport.Conn
 	era     Era
@@ -27,10 +27,10 @@ type session struct {
 	retired bool // replaced: closed when the last user is gone, guarded by Client.mu
 }
 
-// acquire returns the live connection, to be given back with release. Callers wait for a first connection,
-// and for the first attempt to replace one; after a failure they are told at
-// once when the next attempt is due, because waiting would only add their
-// number to the trouble.
+// acquire returns the live connection, to be given back with release. Callers
+// wait for a first connection, and for the first attempt to replace one; after
+// a failure they are told at once when the next attempt is due, because waiting
+// would only add their number to the trouble.
 func (c *Client) acquire(ctx context.Context) (*session, error) {
 	c.mu.Lock()
 	if c.closed {
@@ -94,12 +94,17 @@ func unavailable(cause error, wait time.Duration) error {
 	out.Status, out.RPC = e.Status, e.RPC
 	text := e.Message
 	if text == "" && e.RPC != nil {
-		text = fmt.Sprintf("the server refused %s with error %d: %s", e.Method, e.RPC.Code, e.RPC.Message)
+		text = refusal(e)
 	}
 	if text != "" {
 		out.Message += ": " + text
 	}
 	return out
+}
+
+// refusal says which error the server refused a request with.
+func refusal(e *Error) string {
+	return fmt.Sprintf("the server refused %s with error %d: %s", e.Method, e.RPC.Code, e.RPC.Message)
 }
 
 // startAttemptLocked begins one connection attempt; the caller has checked
@@ -142,6 +147,7 @@ func (c *Client) runAttempt(a *attempt) {
 		return
 	}
 	c.session = s
+	c.open[s] = struct{}{}
 	c.failures = 0
 	c.status.Server = s.server
 	c.status.NextAttempt = time.Time{}
@@ -163,12 +169,22 @@ func (c *Client) runAttempt(a *attempt) {
 	}
 }
 
+// loss is how a connection was found to be of no more use.
+type loss int
+
+const (
+	lossEnded     loss = iota // it ended by itself
+	lossUnhealthy             // probes went unanswered
+	lossForgotten             // the server no longer knows the session
+	lossRefused               // the server could not be reached
+)
+
 // lost replaces a connection that no longer works. Only the first report about
-// a connection counts. One that ended by itself is replaced at once, but at
-// most once per interval, so that a server that dies right after its handshake
-// cannot cause a storm; a forgotten session (forgotten) is replaced at the
-// pace of the calls that find out.
-func (c *Client) lost(s *session, cause error, forgotten bool) {
+// a connection counts. One that ended is replaced at once, but at most once per
+// interval, so that a server that dies right after its handshake cannot cause a
+// storm; a forgotten session is replaced at the pace of the calls that find
+// out.
+func (c *Client) lost(s *session, cause error, how loss) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session != s || c.closed {
@@ -181,39 +197,43 @@ func (c *Client) lost(s *session, cause error, forgotten bool) {
 	if time.Since(s.since) >= c.opts.Reconnect.Interval {
 		c.pace.Reset()
 	}
-	switch {
-	case forgotten:
-		c.setStateLocked(StateReconnecting, cause)
-	case time.Since(c.replaced) >= c.opts.Reconnect.Interval:
-		c.replaced = time.Now()
+	if how != lossForgotten && time.Since(c.replaced) < c.opts.Reconnect.Interval {
+		c.planLocked(cause)
+	} else {
+		if how != lossForgotten {
+			c.replaced = time.Now()
+		}
 		c.setStateLocked(StateReconnecting, cause)
 		if !c.passive() {
 			c.startAttemptLocked()
 		}
-	default:
-		c.planLocked(cause)
 	}
 	c.goLocked(func() { c.subscriptionsLost(s) })
-	c.dropLocked(s)
+	// what one call found out must not end the others; a dead connection must
+	if how == lossEnded || how == lossUnhealthy {
+		c.discardLocked(s)
+	} else if s.users == 0 {
+		c.discardLocked(s)
+	}
 	c.log.Warn("connection lost", "error", cause)
 }
 
-// release gives a session back.
+// release gives a session back. A retired one is closed by its last user.
 func (c *Client) release(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.users--
-	if s.retired {
-		c.dropLocked(s)
+	if s.retired && s.users == 0 {
+		c.discardLocked(s)
 	}
 }
 
-// dropLocked closes a retired connection once nobody uses it: what one call
-// found out must not end the others. DELETE of the session and the end of the
-// process happen behind the callers' backs.
-func (c *Client) dropLocked(s *session) {
-	if s.users == 0 {
-		c.goLocked(func() { _ = s.conn.Close(c.lifetime) })
+// discardLocked closes a connection behind the callers' backs: DELETE of the
+// session and the end of the process take time. After Close, which closes all
+// that are open, it does nothing.
+func (c *Client) discardLocked(s *session) {
+	if _, open := c.open[s]; open && c.goLocked(func() { _ = s.conn.Close(c.lifetime) }) {
+		delete(c.open, s)
 	}
 }
 

@@ -229,6 +229,31 @@ func TestACallInFlightSurvivesWhatAnotherFoundOut(t *testing.T) {
 	})
 }
 
+func TestCloseEndsConnectionsThatWereReplacedAndAreStillInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := features(mcptest.Legacy)
+		s.Status = func(method string, n int) *mcptest.Reply {
+			if method == "tools/call" && n == 2 {
+				return &mcptest.Reply{Status: 404}
+			}
+			return nil
+		}
+		c := overHTTP(t, s, mcpclient.Options{})
+		stuck := make(chan error, 1)
+		go func() { stuck <- errOf(c.CallTool(context.Background(), "stuck", nil, nil)) }()
+		if _, err := s.WaitFor(t.Context(), "tools/call", 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.CallTool(t.Context(), "echo", nil, nil); err != nil || c.Status().Connects != 2 {
+			t.Fatalf("%v %+v", err, c.Status())
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = wantKind(t, <-stuck, mcpclient.KindClosed, "")
+	})
+}
+
 func TestALostConnectionFailsAToolAndRepeatsWhatIsSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := features(mcptest.Modern)

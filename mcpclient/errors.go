@@ -94,7 +94,7 @@ type Error struct {
 // Error describes the failure for logs; callers' texts come from Message.
 func (e *Error) Error() string {
 	s := e.Message
-	if e.RPC != nil && e.Kind == KindRPC {
+	if e.RPC != nil && s == "" {
 		s = fmt.Sprintf("server error %d: %s", e.RPC.Code, e.RPC.Message)
 	}
 	if e.Method != "" {

@@ -32,7 +32,7 @@ func (c *Client) timeout(call *Call) (time.Duration, string) {
 		return max(t.Tool, 0), "timeouts.tool"
 	case methodListTools:
 		return max(t.Tool, 0), "timeouts.tool"
-	case methodListResources, methodListTemplates, methodReadResource:
+	case methodListResources, methodListTemplates, methodReadResource, methodSubscribe, methodUnsubscribe:
 		return max(t.Resource, 0), "timeouts.resource"
 	case methodListPrompts, methodGetPrompt:
 		return max(t.Prompt, 0), "timeouts.prompt"
@@ -74,10 +74,12 @@ func (c *Client) classify(ctx context.Context, call *Call, err error) error {
 		return out
 	}
 	out.Message, out.Status, out.RPC, out.Limit, out.RetryAfter = te.Message, te.Status, te.RPC, te.Limit, te.RetryAfter
-	out.Sent = te.Kind != transport.NotSent
+	out.Sent = te.Kind != transport.NotSent && te.Kind != transport.Invalid
 	switch te.Kind {
 	case transport.NotSent:
 		out.Kind, out.SafeToRetry = KindUnavailable, true
+	case transport.Invalid:
+		out.Kind, out.SafeToRetry = KindInvalid, true
 	case transport.Lost:
 		out.Kind = KindLost
 	case transport.SessionGone:
@@ -92,7 +94,9 @@ func (c *Client) classify(ctx context.Context, call *Call, err error) error {
 			out.Kind = KindClosed
 		}
 	case transport.Status:
-		out.Kind = statusKind(te)
+		if out.Kind = statusKind(te); out.Kind == KindRPC {
+			out.Message = "" // the server's own words say more than the status
+		}
 	}
 	return out
 }
@@ -136,12 +140,16 @@ func (c *Client) recover(ctx context.Context, s *session, call *Call, err error)
 	}
 	switch e.Kind {
 	case KindUnavailable:
-		c.lost(s, e, e.sessionGone)
+		how := lossRefused
+		if e.sessionGone {
+			how = lossForgotten
+		}
+		c.lost(s, e, how)
 		return e.SafeToRetry
 	case KindLost:
 		select {
 		case <-s.conn.Done():
-			c.lost(s, e, false)
+			c.lost(s, e, lossEnded)
 		default:
 		}
 		return safeMethods[call.Method] && !c.opts.Reconnect.NoRetry
@@ -166,7 +174,7 @@ func (c *Client) forgotten(ctx context.Context, s *session, call *Call, e *Error
 	if e.Status != http.StatusBadRequest || s.era != EraLegacy || c.alive(ctx, s) {
 		return false
 	}
-	c.lost(s, e, true)
+	c.lost(s, e, lossForgotten)
 	return safeMethods[call.Method]
 }
 

@@ -14,7 +14,7 @@ func (c *Client) watch(s *session, l *link) {
 	if h.Disabled {
 		select {
 		case <-s.conn.Done():
-			c.lost(s, connEnded(s.conn), false)
+			c.lost(s, connEnded(s.conn), lossEnded)
 		case <-c.lifetime.Done():
 		}
 		return
@@ -25,7 +25,7 @@ func (c *Client) watch(s *session, l *link) {
 	for {
 		select {
 		case <-s.conn.Done():
-			c.lost(s, connEnded(s.conn), false)
+			c.lost(s, connEnded(s.conn), lossEnded)
 			return
 		case <-s.replaced:
 			return
@@ -45,7 +45,7 @@ func (c *Client) watch(s *session, l *link) {
 			continue
 		}
 		if failures++; failures >= h.Failures {
-			c.lost(s, err, false)
+			c.lost(s, err, lossUnhealthy)
 			return
 		}
 		c.mark(s, StateSuspect, err)

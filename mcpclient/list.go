@@ -225,6 +225,11 @@ type page struct {
 // An empty cursor is a cursor; one that comes back is a loop, and is refused
 // rather than taken for the end.
 func (c *Client) fetchList(ctx context.Context, l *listCache) (*List, error) {
+	if d := c.opts.Timeouts.Max; d > 0 {
+		var cancel func()
+		ctx, _, cancel = limit(ctx, d, "timeouts.max", false)
+		defer cancel()
+	}
 	if d, setting := c.timeout(&Call{Method: l.method}); d > 0 {
 		// a list that drips in page by page must end some time
 		var cancel func()

@@ -1,6 +1,7 @@
 package mcpclient
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"slices"
@@ -32,11 +33,29 @@ func (c *Client) ListPrompts(ctx context.Context) (*List, error) {
 	return c.lists.prompts.get(ctx, c, c.opts.Cache.NoPrompts)
 }
 
+// EvictTools makes the next ListTools ask the server.
+func (c *Client) EvictTools() { c.lists.tools.invalidate() }
+
+// EvictResources makes the next ListResources and ListResourceTemplates ask the
+// server.
+func (c *Client) EvictResources() {
+	c.lists.resources.invalidate()
+	c.lists.templates.invalidate()
+}
+
+// EvictPrompts makes the next ListPrompts ask the server.
+func (c *Client) EvictPrompts() { c.lists.prompts.invalidate() }
+
 // CallTool calls a tool. arguments is one JSON object without line breaks; nil
 // = none. The name is sent as it is: only the server knows whether it exists.
 // A tool that failed is a result with IsError, not an error. A call is sent a
 // second time only if it surely did not start.
 func (c *Client) CallTool(ctx context.Context, name string, arguments jsontext.Value, options *CallOptions) (*Result, error) {
+	if len(arguments) > 0 {
+		if err := checkObject("arguments", arguments); err != nil {
+			return nil, about(err, methodCallTool, name)
+		}
+	}
 	params := make([]byte, 0, len(name)+len(arguments)+64)
 	params = append(params, `"name":`...)
 	params = appendString(params, name)
@@ -121,6 +140,23 @@ func (c *Client) KnowsResource(ctx context.Context, uri string) (bool, error) {
 		literal, _, _ := strings.Cut(t.Name, "{")
 		return strings.HasPrefix(uri, literal)
 	}), nil
+}
+
+// checkObject refuses what would not be one line of valid JSON on the wire:
+// there are servers that end at the first line they cannot read.
+func checkObject(what string, object jsontext.Value) error {
+	text := ""
+	switch {
+	case object.Kind() != '{':
+		text = "are not a JSON object"
+	case bytes.IndexByte(object, '\n') >= 0 || bytes.IndexByte(object, '\r') >= 0:
+		text = "hold a line break; write them on one line"
+	case !object.IsValid():
+		text = "are not valid JSON"
+	default:
+		return nil
+	}
+	return &Error{Kind: KindInvalid, SafeToRetry: true, Message: "the " + what + " " + text}
 }
 
 // appendContinuation writes what continues an input_required result

@@ -75,7 +75,8 @@ type Options struct {
 	// Headers adds HTTP headers to every request and notification; may be nil.
 	Headers HeaderSupplier
 	// NewID returns request ids: strings, or integers within ±(2^53-1), never
-	// used before by this client. nil = 1, 2, 3…
+	// used before by this client, which calls it from many goroutines. nil = 1,
+	// 2, 3…
 	NewID func() any
 	// NewProgressToken returns progress tokens, under the rules of NewID. nil =
 	// "progress-1", "progress-2"…

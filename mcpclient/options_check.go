@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -94,6 +95,7 @@ func (o *Options) prepare(transport string) error {
 	}
 	o.Roots, o.Interceptors, o.Listeners = slices.Clone(o.Roots), slices.Clone(o.Interceptors), slices.Clone(o.Listeners)
 	o.InitializeMeta = slices.Clone(o.InitializeMeta)
+	o.Handlers.Request, o.Handlers.Notification = maps.Clone(o.Handlers.Request), maps.Clone(o.Handlers.Notification)
 	if o.ToolResult == nil {
 		o.ToolResult = JoinText
 	}

@@ -56,11 +56,14 @@ func (c *Client) openStream(ctx context.Context, call *Call, extend func()) (*ca
 		c.byToken[call.token] = st
 	}
 	c.streamMu.Unlock()
-	return st, func() {
+	call.answered = func() {
 		c.streamMu.Lock()
+		defer c.streamMu.Unlock()
 		delete(c.byID, call.ID)
 		delete(c.byToken, call.token)
-		c.streamMu.Unlock()
+	}
+	return st, func() {
+		call.answered()
 		st.lane.wait(ctx)
 	}, nil
 }

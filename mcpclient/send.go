@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
@@ -47,6 +49,11 @@ type request struct {
 func (c *Client) do(ctx context.Context, r *request) (*Result, error) {
 	if r.options == nil {
 		r.options = &CallOptions{}
+	}
+	if answers := r.options.InputResponses; len(answers) > 0 {
+		if err := checkObject("input responses", answers); err != nil {
+			return nil, about(err, r.method, r.name)
+		}
 	}
 	if limit := c.opts.Timeouts.Max; limit > 0 {
 		var cancel context.CancelFunc
@@ -153,7 +160,7 @@ func (c *Client) send(ctx context.Context, call *Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := &transport.Request{ID: call.ID, Method: call.Method, Name: call.Name, Modern: s.era == EraModern, Version: s.version, Header: header}
+	request := &transport.Request{ID: call.ID, Method: call.Method, Name: call.Name, Modern: s.era == EraModern, Version: s.version, Header: header, Answered: call.answered}
 	if call.Method == methodInitialize {
 		request.Version = "" // the version is not agreed on yet
 	}
@@ -236,6 +243,14 @@ func (c *Client) decorate(ctx context.Context, call *Call) (params []byte, heade
 			header = make(http.Header, 4)
 		}
 		c.opts.Headers(ctx, call, header)
+		for name, values := range header {
+			for _, value := range values {
+				if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+					return nil, nil, &Error{Kind: KindInvalid, Method: call.Method, Name: call.Name, SafeToRetry: true,
+						Message: fmt.Sprintf("the header supplier set a header that HTTP cannot carry: %.60q", name)}
+				}
+			}
+		}
 	}
 	return params, header, nil
 }
@@ -332,7 +347,7 @@ func (c *Client) cancelUpstream(ctx context.Context, call *Call, err error) {
 		return
 	}
 	s := call.session
-	if call.Method == methodInitialize || call.Method == methodDiscover || (s.era == EraModern && s.conn.PerRequestStreams()) {
+	if call.Method == methodInitialize || call.Method == methodDiscover || strings.HasPrefix(call.Method, "tasks/") || (s.era == EraModern && s.conn.PerRequestStreams()) {
 		return
 	}
 	reason := "the caller went away"

@@ -30,16 +30,18 @@ type ToolResult struct {
 	Structured jsontext.Value
 	IsError    bool
 	Meta       jsontext.Value
+
+	hasContent bool // there was a content that is not null
 }
 
 // ToolResult decodes a complete result of a tool call. Blocks of unknown type
 // keep their Raw; null blocks are dropped.
 func (r *Result) ToolResult() (*ToolResult, error) {
 	var wire struct {
-		Content    []jsontext.Value `json:"content"`
-		Structured jsontext.Value   `json:"structuredContent"`
-		IsError    bool             `json:"isError"`
-		Meta       jsontext.Value   `json:"_meta"`
+		Content    jsontext.Value `json:"content"`
+		Structured jsontext.Value `json:"structuredContent"`
+		IsError    bool           `json:"isError"`
+		Meta       jsontext.Value `json:"_meta"`
 	}
 	if err := json.Unmarshal(r.Raw, &wire, jsonOptions); err != nil {
 		return nil, fmt.Errorf("the result is not a CallToolResult: %w", err)
@@ -48,15 +50,25 @@ func (r *Result) ToolResult() (*ToolResult, error) {
 	if out.Structured.Kind() == 'n' {
 		out.Structured = nil
 	}
-	for _, raw := range wire.Content {
-		if raw.Kind() != '{' {
-			continue
+	if wire.Content.Kind() == 'n' || len(wire.Content) == 0 {
+		return out, nil
+	}
+	out.hasContent = true
+	reader := newReader(wire.Content)
+	err := reader.array(func() error {
+		raw, err := reader.value()
+		if err != nil || raw.Kind() != '{' {
+			return err
 		}
 		block := Content{Raw: raw}
 		if err := json.Unmarshal(raw, &block, jsonOptions); err != nil {
 			block = Content{Raw: raw} // a field of an unexpected type: the caller still has Raw
 		}
 		out.Content = append(out.Content, block)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the content of the result: %w", err)
 	}
 	return out, nil
 }
@@ -103,7 +115,7 @@ func (c *Client) CallToolValue(ctx context.Context, name string, arguments jsont
 	if err != nil {
 		return nil, &Error{Kind: KindProtocol, Method: methodCallTool, Name: name, Sent: true, Message: "the tool's result is malformed", Err: err}
 	}
-	if decoded.Structured == nil && decoded.Content == nil && !decoded.IsError && !result.TimedOut && !strings.Contains(string(result.Raw), `"content"`) {
+	if decoded.Structured == nil && !decoded.hasContent && !decoded.IsError {
 		return nil, &Error{Kind: KindProtocol, Method: methodCallTool, Name: name, Sent: true, Message: "the tool's result has neither content nor structuredContent"}
 	}
 	out := &ToolValue{Attributes: attributes(decoded.Meta)}
