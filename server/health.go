@@ -118,6 +118,8 @@ func transportOf(name string) pb.Transport {
 		return pb.Transport_TRANSPORT_SSE
 	case "memory":
 		return pb.Transport_TRANSPORT_IN_MEMORY
+	case "unix", "tcp":
+		return pb.Transport_TRANSPORT_SOCKET
 	}
 	return pb.Transport_TRANSPORT_UNSPECIFIED
 }

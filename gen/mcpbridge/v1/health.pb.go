@@ -159,6 +159,8 @@ const (
 	Transport_TRANSPORT_SSE Transport = 3
 	// A server inside the bridge's own process.
 	Transport_TRANSPORT_IN_MEMORY Transport = 4
+	// MCP over a Unix or TCP socket, in the framing of stdio.
+	Transport_TRANSPORT_SOCKET Transport = 5
 )
 
 // Enum value maps for Transport.
@@ -169,6 +171,7 @@ var (
 		2: "TRANSPORT_STDIO",
 		3: "TRANSPORT_SSE",
 		4: "TRANSPORT_IN_MEMORY",
+		5: "TRANSPORT_SOCKET",
 	}
 	Transport_value = map[string]int32{
 		"TRANSPORT_UNSPECIFIED":     0,
@@ -176,6 +179,7 @@ var (
 		"TRANSPORT_STDIO":           2,
 		"TRANSPORT_SSE":             3,
 		"TRANSPORT_IN_MEMORY":       4,
+		"TRANSPORT_SOCKET":          5,
 	}
 )
 
@@ -670,13 +674,14 @@ const file_mcpbridge_v1_health_proto_rawDesc = "" +
 	"\n" +
 	"ERA_MODERN\x10\x01\x12\x0e\n" +
 	"\n" +
-	"ERA_LEGACY\x10\x02*\x86\x01\n" +
+	"ERA_LEGACY\x10\x02*\x9c\x01\n" +
 	"\tTransport\x12\x19\n" +
 	"\x15TRANSPORT_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19TRANSPORT_STREAMABLE_HTTP\x10\x01\x12\x13\n" +
 	"\x0fTRANSPORT_STDIO\x10\x02\x12\x11\n" +
 	"\rTRANSPORT_SSE\x10\x03\x12\x17\n" +
-	"\x13TRANSPORT_IN_MEMORY\x10\x042\xbb\x01\n" +
+	"\x13TRANSPORT_IN_MEMORY\x10\x04\x12\x14\n" +
+	"\x10TRANSPORT_SOCKET\x10\x052\xbb\x01\n" +
 	"\rHealthService\x12W\n" +
 	"\vListTargets\x12 .mcpbridge.v1.ListTargetsRequest\x1a!.mcpbridge.v1.ListTargetsResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\tGetTarget\x12\x1e.mcpbridge.v1.GetTargetRequest\x1a\x1f.mcpbridge.v1.GetTargetResponse\"\x03\x90\x02\x01Bf\n" +
