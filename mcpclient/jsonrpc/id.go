@@ -71,6 +71,23 @@ func isInteger(raw []byte) bool {
 	return true
 }
 
+// Retyped returns the ID with the same text and the other type: the string "7"
+// for 7, and 7 for "7". It reports false where there is none.
+func (id ID) Retyped() (ID, bool) {
+	switch id.kind {
+	case idInt, idBigInt:
+		return ID{kind: idString, text: id.String()}, true
+	case idString:
+		if !isInteger([]byte(id.text)) {
+			return ID{}, false
+		}
+		other, err := ParseID([]byte(id.text))
+		return other, err == nil && other.String() == id.text // "-0" is not 0
+	case idNone:
+	}
+	return ID{}, false
+}
+
 // IsZero reports whether there is no ID.
 func (id ID) IsZero() bool { return id.kind == idNone }
 

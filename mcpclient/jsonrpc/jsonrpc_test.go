@@ -82,7 +82,28 @@ func TestIDsShowAndEncodeThemselves(t *testing.T) {
 	}
 }
 
-func TestDecodeReadsWhatServersSend(t *testing.T) {
+func TestIDsKnowTheirLookalike(t *testing.T) {
+	big, err := ParseID([]byte("99999999999999999999"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pair := range [][2]ID{
+		{IntID(7), StringID("7")}, {IntID(0), StringID("0")}, {IntID(-7), StringID("-7")}, {big, StringID("99999999999999999999")},
+	} {
+		for _, p := range [][2]ID{pair, {pair[1], pair[0]}} {
+			if got, ok := p[0].Retyped(); !ok || got != p[1] {
+				t.Errorf("%#v.Retyped() = %#v, %v, want %#v", p[0], got, ok, p[1])
+			}
+		}
+	}
+	for _, id := range []ID{{}, StringID(""), StringID("a"), StringID("07"), StringID("-0"), StringID("7.0"), StringID(" 7"), StringID("1e3")} {
+		if got, ok := id.Retyped(); ok {
+			t.Errorf("%#v.Retyped() = %#v", id, got)
+		}
+	}
+}
+
+func TestFault76_Fault82_DecodeReadsWhatServersSend(t *testing.T) {
 	for _, tt := range []struct {
 		name, in string
 		want     Message
@@ -127,7 +148,7 @@ func TestDecodeReadsWhatServersSend(t *testing.T) {
 	}
 }
 
-func TestBrokenMessagesNameTheCallTheyAnswer(t *testing.T) {
+func TestFault73_BrokenMessagesNameTheCallTheyAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		name, in string
 		id       ID // zero = no message at all
@@ -209,7 +230,7 @@ func TestDecodeBatchSplitsArrays(t *testing.T) {
 	}
 }
 
-func TestAppendWritesOneLine(t *testing.T) {
+func TestFault61_AppendWritesOneLine(t *testing.T) {
 	params := []byte("{\n\t\"a\":\r\n\"b\\nc\u2028\"\n}")
 	for _, tt := range []struct{ got, want string }{
 		{string(AppendRequest(nil, IntID(0), "tools/call", params)), "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"tools/call\",\"params\":{ \t\"a\":  \"b\\nc\u2028\" }}"},

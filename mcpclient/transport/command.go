@@ -32,6 +32,10 @@ type Command struct {
 	StopTimeout time.Duration
 	// MaxReplyBytes bounds one line; 0 = DefaultMaxReplyBytes, negative = none.
 	MaxReplyBytes int64
+	// MaxJunk bounds output that is no JSON-RPC message.
+	MaxJunk JunkLimit
+	// LenientIDs: see StreamOptions.
+	LenientIDs bool
 	// Logger; nil = no logs.
 	Logger *slog.Logger
 
@@ -84,7 +88,9 @@ func (c *Command) Dial(ctx context.Context, h Handler) (Conn, error) {
 	c.mu.Lock()
 	c.stderr = p.tail
 	c.mu.Unlock()
-	p.Stream = newStream(pipes{p.stdout, p.stdin}, h, StreamOptions{MaxReplyBytes: c.MaxReplyBytes, Logger: c.Logger})
+	p.Stream = newStream(pipes{p.stdout, p.stdin}, h, StreamOptions{
+		MaxReplyBytes: c.MaxReplyBytes, MaxJunk: c.MaxJunk, LenientIDs: c.LenientIDs, Logger: c.Logger,
+	})
 	p.explain = p.reason
 	p.stop = func() {} // supervise sees Done
 	p.Stream.start()

@@ -193,7 +193,7 @@ func TestAProcessServesAndLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestStderrIsDrainedAndItsEndKept(t *testing.T) {
+func TestFault62_StderrIsDrainedAndItsEndKept(t *testing.T) {
 	c := child("flood", "")
 	if c.StderrTail() != nil {
 		t.Error("lines before the first process")
@@ -214,7 +214,7 @@ func TestStderrIsDrainedAndItsEndKept(t *testing.T) {
 	}
 }
 
-func TestTheEndOfAProcessIsNamedAfterItsLastWords(t *testing.T) {
+func TestFault65_TheEndOfAProcessIsNamedAfterItsLastWords(t *testing.T) {
 	conn := dial(t, child("exit", ""), nil)
 	if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestAKilledProcessLosesItsCalls(t *testing.T) {
 	}
 }
 
-func TestAStubbornProcessIsKilledWithinTheBudget(t *testing.T) {
+func TestFault64_AStubbornProcessIsKilledWithinTheBudget(t *testing.T) {
 	path, _, gone := fifo(t)
 	c := child("stubborn", path)
 	c.StopTimeout = 800 * time.Millisecond
@@ -266,7 +266,7 @@ func TestAStubbornProcessIsKilledWithinTheBudget(t *testing.T) {
 	gone()
 }
 
-func TestAnEndedContextKillsAtOnce(t *testing.T) {
+func TestFault64_AnEndedContextKillsAtOnce(t *testing.T) {
 	path, _, gone := fifo(t)
 	c := child("stubborn", path)
 	c.StopTimeout = time.Hour
@@ -282,7 +282,7 @@ func TestAnEndedContextKillsAtOnce(t *testing.T) {
 	gone()
 }
 
-func TestGrandchildrenThatHoldThePipesDieToo(t *testing.T) {
+func TestFault64_GrandchildrenThatHoldThePipesDieToo(t *testing.T) {
 	for _, role := range []string{"family", "orphan"} {
 		t.Run(role, func(t *testing.T) {
 			path, _, gone := fifo(t)
@@ -306,7 +306,7 @@ func TestGrandchildrenThatHoldThePipesDieToo(t *testing.T) {
 	}
 }
 
-func TestADeafProcessDoesNotHoldACallPastItsDeadline(t *testing.T) {
+func TestFault67_ADeafProcessDoesNotHoldACallPastItsDeadline(t *testing.T) {
 	c := child("deaf", "")
 	c.StopTimeout = 400 * time.Millisecond
 	conn := dial(t, c, nil)

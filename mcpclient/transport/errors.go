@@ -29,11 +29,14 @@ const (
 	TooLarge
 	// Closed: Close was called on the connection.
 	Closed
+	// Invalid: the message cannot be sent as it is. The server saw nothing of
+	// it, and the connection is fine.
+	Invalid
 )
 
 var kindNames = [...]string{
 	NotSent: "not sent", Lost: "lost", Status: "status", SessionGone: "session gone",
-	Malformed: "malformed", TooLarge: "too large", Closed: "closed",
+	Malformed: "malformed", TooLarge: "too large", Closed: "closed", Invalid: "invalid",
 }
 
 // String returns the kind's name in lower case.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestHeaderValuesAreEncodedWhereTheSpecSaysSo(t *testing.T) {
+func TestFault38_HeaderValuesAreEncodedWhereTheSpecSaysSo(t *testing.T) {
 	for in, want := range map[string]string{
 		"us-west1":                        "us-west1",
 		"Hello, 世界":                       "=?base64?SGVsbG8sIOS4lueVjA==?=",
@@ -22,6 +22,8 @@ func TestHeaderValuesAreEncodedWhereTheSpecSaysSo(t *testing.T) {
 		"tab\tinside":                     "=?base64?dGFiCWluc2lkZQ==?=",
 		"a\r\nX: y":                       "=?base64?YQ0KWDogeQ==?=",
 		"\x7f":                            "=?base64?fw==?=",
+		" x ":                             "=?base64?IHgg?=",
+		"=?base64?dGVzdA==?=":             "=?base64?PT9iYXNlNjQ/ZEdWemRBPT0/PQ==?=",
 	} {
 		got := EncodeHeaderValue(in)
 		if got != want {
@@ -51,6 +53,24 @@ func FuzzHeaderValuesSurvive(f *testing.F) {
 	})
 }
 
+func FuzzHeaderValuesOfOthersAreReadOrRefused(f *testing.F) {
+	for _, s := range []string{"", "a", "=?base64?YQ==?=", "=?base64??=", "=?base64?YQ?=", "=?base64?=", "=?base64?Y\nQ==?="} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		value, err := DecodeHeaderValue(s)
+		if err != nil {
+			if value != "" || !looksEncoded(s) {
+				t.Fatalf("%q: %q, %v", s, value, err)
+			}
+			return
+		}
+		if back, err := DecodeHeaderValue(EncodeHeaderValue(value)); err != nil || back != value {
+			t.Fatalf("%q means %q, which became %q, %v", s, value, back, err)
+		}
+	})
+}
+
 func TestRetryAfterIsReadAsSecondsOrDate(t *testing.T) {
 	now := time.Date(2026, 7, 28, 12, 0, 0, 0, time.UTC)
 	for in, want := range map[string]time.Duration{
@@ -64,7 +84,7 @@ func TestRetryAfterIsReadAsSecondsOrDate(t *testing.T) {
 	}
 }
 
-func TestConfiguredHeadersAreCheckedEarly(t *testing.T) {
+func TestFault40_ConfiguredHeadersAreCheckedEarly(t *testing.T) {
 	for name, tt := range map[string]struct {
 		h  *HTTP
 		ok bool

@@ -1,14 +1,10 @@
 package transport
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -36,13 +32,20 @@ type HTTP struct {
 	MaxReplyBytes int64
 	// NoGetStream keeps Ready from opening the GET stream of legacy servers.
 	NoGetStream bool
+	// SSEFallback says whether a server that refuses initialize is tried with
+	// the deprecated HTTP+SSE transport.
+	SSEFallback SSEFallback
+	// LenientIDs lets a response with the id "7" answer our request 7, and the
+	// other way round.
+	LenientIDs bool
 	// Logger; nil = no logs.
 	Logger *slog.Logger
 
 	setup   sync.Once
 	client  *http.Client
 	own     bool
-	readers sync.Pool // of *bufio.Reader, for event streams
+	readers sync.Pool   // of *bufio.Reader, for event streams
+	onlySSE atomic.Bool // the server was last seen to speak only HTTP+SSE
 }
 
 // Name returns NameHTTP.
@@ -71,9 +74,18 @@ func (h *HTTP) parse() (*url.URL, error) {
 	return u, checkHeader(h.Header)
 }
 
-// Dial returns a connection; it does no I/O. It fails only on configuration
-// that Validate refuses.
+// Dial returns a connection. It does no I/O, except for a server that an
+// earlier connection found to speak only HTTP+SSE: its stream is opened. It
+// else fails only on configuration that Validate refuses.
 func (h *HTTP) Dial(ctx context.Context, handler Handler) (Conn, error) {
+	if h.SSEFallback == SSENever {
+		return h.dial(ctx, handler)
+	}
+	return h.dialEither(ctx, handler)
+}
+
+// dial returns a streamable HTTP connection.
+func (h *HTTP) dial(ctx context.Context, handler Handler) (*httpConn, error) {
 	u, err := h.parse()
 	if err != nil {
 		return nil, &Error{Kind: NotSent, Message: err.Error()}
@@ -106,41 +118,6 @@ func (h *HTTP) Dial(ctx context.Context, handler Handler) (Conn, error) {
 	return c, nil
 }
 
-// newClient returns the client to use and whether its connections are ours.
-func (h *HTTP) newClient(scheme string) (*http.Client, bool) {
-	client := &http.Client{}
-	if h.Client != nil {
-		*client = *h.Client
-	}
-	client.CheckRedirect = checkRedirect
-	client.Timeout = 0
-	if h.Client != nil {
-		return client, false
-	}
-	// Node and uvicorn drop idle connections after 5 s. A POST written into
-	// that moment is lost without anyone knowing whether it was read, so plain
-	// HTTP connections are given up before. Load balancers wait a minute.
-	idle := 4 * time.Second
-	if scheme == "https" {
-		idle = 50 * time.Second
-	}
-	client.Transport = &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    10 * time.Second,
-		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-		MaxIdleConnsPerHost:    256,
-		IdleConnTimeout:        idle,
-		MaxResponseHeaderBytes: 1 << 20,
-		// Compression makes proxies hold back events, and would let a small
-		// reply grow past the limits unseen.
-		DisableCompression: true,
-	}
-	return client, true
-}
-
 // httpConn is one logical connection: a session of a legacy server, or just a
 // set of requests to a modern one.
 type httpConn struct {
@@ -160,12 +137,17 @@ type httpConn struct {
 	wg      sync.WaitGroup // calls, drains and the GET stream
 	closing sync.Once
 	lingers atomic.Int32 // event streams in a row that the server kept open behind the response
+	junk    limiter
+	stray   limiter
+	large   limiter
 
 	mu        sync.Mutex // guards what follows
 	closed    bool
+	err       error // why done is closed
 	calls     map[jsonrpc.ID]struct{}
 	session   string
-	gone      bool // the server has forgotten the session
+	offered   string // the session of an initialize whose reply is being read
+	gone      bool   // the server has forgotten the session
 	version   string
 	listening bool
 }
@@ -189,7 +171,7 @@ type exchange struct {
 // Call sends a request and waits for its response.
 func (c *httpConn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if r.ID.IsZero() {
-		return nil, &Error{Kind: NotSent, Message: "a request needs an id; use Notify for notifications"}
+		return nil, errNoID()
 	}
 	x, err := c.begin(ctx, r)
 	if err != nil {
@@ -201,15 +183,14 @@ func (c *httpConn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 		return nil, err
 	}
 	m, err := x.response(resp)
-	if err != nil {
-		return nil, err
-	}
-	if r.Method == "initialize" && !r.Modern && m.Error == nil && x.offered != "" {
+	if x.offered != "" {
 		c.mu.Lock()
-		c.session, c.gone = x.offered, false
+		if c.offered = ""; err == nil && m.Error == nil {
+			c.session, c.gone = x.offered, false
+		}
 		c.mu.Unlock()
 	}
-	return m, nil
+	return m, err
 }
 
 // Notify sends a notification. Whatever comes with a success is ignored.
@@ -230,6 +211,11 @@ func (c *httpConn) send(ctx context.Context, r *Request) error {
 		return err
 	}
 	defer x.end()
+	return x.deliver()
+}
+
+// deliver sends a message that needs no response.
+func (x *exchange) deliver() error {
 	resp, err := x.post()
 	if err != nil {
 		return err
@@ -250,13 +236,20 @@ func (c *httpConn) begin(ctx context.Context, r *Request) (*exchange, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s was not sent: %w", subject(r), err)
 	}
+	if err := checkHeader(r.Header); err != nil {
+		return nil, &Error{Kind: Invalid, Message: err.Error()}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, errConnClosed()
 	}
 	x := &exchange{conn: c, parent: ctx, req: r}
-	if !r.Modern && r.Method != "initialize" {
+	switch {
+	case r.Modern || r.Method == "initialize":
+	case r.Method == "" && c.offered != "":
+		x.session = c.offered // it answers a request on the stream of initialize
+	default:
 		if c.gone {
 			return nil, errSessionGone(nil)
 		}
@@ -321,11 +314,18 @@ func (c *httpConn) Done() <-chan struct{} { return c.done }
 
 // Err returns an error of kind Closed after Close.
 func (c *httpConn) Err() error {
-	select {
-	case <-c.done:
-		return errConnClosed()
-	default:
-		return nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// finish closes Done; the first reason counts.
+func (c *httpConn) finish(reason error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = reason
+		close(c.done)
 	}
 }
 
@@ -342,7 +342,7 @@ func (c *httpConn) Close(ctx context.Context) error {
 		session, version, gone := c.session, c.version, c.gone
 		c.mu.Unlock()
 		c.cancel()
-		close(c.done)
+		c.finish(errConnClosed())
 		if session != "" && !gone {
 			c.deleteSession(ctx, session, version)
 		}
@@ -369,20 +369,6 @@ func wait(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 }
 
-// newReader returns a buffered reader from the pool; freeReader puts it back.
-func (h *HTTP) newReader(body io.Reader) *bufio.Reader {
-	if r, ok := h.readers.Get().(*bufio.Reader); ok {
-		r.Reset(body)
-		return r
-	}
-	return bufio.NewReaderSize(body, 8<<10)
-}
-
-func (h *HTTP) freeReader(r *bufio.Reader) {
-	r.Reset(nil) // do not keep the body alive
-	h.readers.Put(r)
-}
-
 func subject(r *Request) string {
 	if r.Method == "" {
 		return "the reply"
@@ -394,6 +380,10 @@ func errConnClosed() error {
 	return &Error{Kind: Closed, Message: "the connection to the server was closed"}
 }
 
+func errNoID() error {
+	return &Error{Kind: Invalid, Message: "a request needs an id; use Notify for notifications"}
+}
+
 func errDuplicateID(id jsonrpc.ID) error {
-	return &Error{Kind: NotSent, Message: fmt.Sprintf("request id %v is already in flight on this connection; ids must be unique", id)}
+	return &Error{Kind: Invalid, Message: fmt.Sprintf("request id %v is already in flight on this connection; ids must be unique", id)}
 }

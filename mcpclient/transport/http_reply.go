@@ -23,6 +23,9 @@ func (x *exchange) response(resp *http.Response) (*jsonrpc.Message, error) {
 	if x.req.Method == "initialize" && !x.req.Modern {
 		x.offered = resp.Header.Get(headerSession)
 		x.session = x.offered // a stream of this reply is resumed inside the session
+		x.conn.mu.Lock()
+		x.conn.offered = x.offered
+		x.conn.mu.Unlock()
 	}
 	switch kind := mediaType(resp.Header); {
 	case kind == typeStream:
@@ -144,7 +147,10 @@ func (x *exchange) batch(resp *http.Response, data []byte, elements [][]byte, er
 // foreign id means that the server confuses its requests.
 func (x *exchange) adopt(m *jsonrpc.Message, alone bool) bool {
 	if m.ID != x.req.ID && !m.ID.IsZero() && !(alone && m.Error != nil) {
-		return false
+		other, ok := m.ID.Retyped()
+		if !ok || other != x.req.ID || !x.conn.transport.LenientIDs {
+			return false
+		}
 	}
 	m.ID = x.req.ID
 	return true

@@ -27,11 +27,12 @@ func fixed(status int, contentType, body string) http.HandlerFunc {
 
 const pong = `{"jsonrpc":"2.0","id":1,"result":{"ok":true}}`
 
-func TestRepliesAreUnderstoodInEveryHarmlessForm(t *testing.T) {
+func TestFault23_Fault44_Fault47_Fault52_RepliesAreUnderstoodInEveryHarmlessForm(t *testing.T) {
 	for name, tt := range map[string]struct{ contentType, body string }{
 		"json":                     {"application/json", pong},
 		"json with charset":        {"Application/JSON ; Charset=\"utf-8\"", pong},
 		"json with broken charset": {"application/json; charset=", pong},
+		"json, odd spaces":         {" application/json ;; charset", pong},
 		"json with BOM and space":  {"application/json", bom + " \r\n" + pong + "\r\n"},
 		"other json":               {"application/vnd.mcp+json", pong},
 		"no content type, json":    {"", " " + pong},
@@ -55,12 +56,12 @@ func TestRepliesAreUnderstoodInEveryHarmlessForm(t *testing.T) {
 	}
 }
 
-func TestErrorsOnOurOwnReplyBelongToUs(t *testing.T) {
-	for _, id := range []string{`1`, `null`, `"server-error"`, `0`} {
+func TestFault71_ErrorsOnOurOwnReplyBelongToUs(t *testing.T) {
+	for _, id := range []string{`"id":1,`, `"id":null,`, ``, `"id":"server-error",`, `"id":0,`} {
 		for _, contentType := range []string{"application/json", "text/event-stream"} {
-			body := `{"jsonrpc":"2.0","id":` + id + `,"error":{"code":-32600,"message":"m"}}`
+			body := `{"jsonrpc":"2.0",` + id + `"error":{"code":-32600,"message":"m"}}`
 			if contentType == "text/event-stream" {
-				if id != "1" && id != "null" {
+				if strings.Contains(id, "error") || strings.Contains(id, "0") {
 					continue // a stream may carry more
 				}
 				body = "data: " + body + "\n\n"
@@ -74,7 +75,7 @@ func TestErrorsOnOurOwnReplyBelongToUs(t *testing.T) {
 	}
 }
 
-func TestBadRepliesFailOnlyTheirRequest(t *testing.T) {
+func TestFault26_Fault41_Fault73_BadRepliesFailOnlyTheirRequest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		contentType, body string
 		kind              ErrorKind
@@ -138,7 +139,7 @@ func TestUnsolicitedCompressionIsMalformed(t *testing.T) {
 	wantError(t, err, Malformed)
 }
 
-func TestRepliesBeyondTheLimitFailAlone(t *testing.T) {
+func TestFault50_RepliesBeyondTheLimitFailAlone(t *testing.T) {
 	big := `{"jsonrpc":"2.0","id":1,"result":{"x":"` + strings.Repeat("x", 5<<20) + `"}}`
 	for name, tt := range map[string]struct{ contentType, body string }{
 		"json": {"application/json", big}, "stream": {"text/event-stream", "data: " + big + "\n\n"},
@@ -181,11 +182,13 @@ func TestLegacyBatchesAreTakenApart(t *testing.T) {
 	wantError(t, err, Malformed)
 }
 
-func TestNotificationsIgnoreWhateverComesWithASuccess(t *testing.T) {
+func TestFault25_NotificationsIgnoreWhateverComesWithASuccess(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"202":        fixed(202, "", ""),
 		"202 text":   fixed(202, "text/plain", "Accepted"),
 		"202 json":   fixed(202, "application/json", ""),
+		"200":        fixed(200, "", ""),
+		"200 empty":  fixed(200, "application/json", ""),
 		"200 null":   fixed(200, "application/json", "null"),
 		"200 object": fixed(200, "application/json", "{}"),
 		"200 html":   fixed(200, "text/html", "<html>"),
@@ -209,7 +212,7 @@ func TestNotificationsIgnoreWhateverComesWithASuccess(t *testing.T) {
 	}
 }
 
-func TestStatusErrorsCarryWhatACallerBranchesOn(t *testing.T) {
+func TestFault7_StatusErrorsCarryWhatACallerBranchesOn(t *testing.T) {
 	secret := "Bearer error=\"invalid_token\""
 	handler := func(status int, header, value, contentType, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

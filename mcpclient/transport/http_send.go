@@ -74,7 +74,7 @@ func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response
 	// An empty reader counts as no body.
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(x.ctx, trace), method, "", bytes.NewReader(body))
 	if err != nil {
-		return nil, &Error{Kind: NotSent, Message: "the HTTP request cannot be built", Err: err}
+		return nil, &Error{Kind: Invalid, Message: "the HTTP request cannot be built", Err: err}
 	}
 	req.URL, req.Host, req.Header = c.url, c.host, h
 	resp, err := c.client.Do(req)
@@ -113,7 +113,7 @@ func connectMessage(host string, err error) string {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return "no connection to " + host + " came about in time; check the address and the firewall"
 	}
-	return "no connection to " + host + " came about; check the URL and the network"
+	return "no connection to " + host + " came about; check the address and the network"
 }
 
 // maxRedirects bounds how often one request is redirected.
@@ -177,7 +177,7 @@ func errLost(message string, cause error) error {
 }
 
 func errLineBreak() error {
-	return &Error{Kind: NotSent, Message: "the message holds a line break; a JSON-RPC message must be one line"}
+	return &Error{Kind: Invalid, Message: "the message holds a line break; a JSON-RPC message must be one line"}
 }
 
 func errSessionGone(rpc error) error {

@@ -99,16 +99,16 @@ func (s *replyStream) message(ev event) *jsonrpc.Message {
 		switch {
 		case err != nil:
 			s.broken, s.shown = err, data
-			if m != nil && m.ID == x.req.ID {
+			if m != nil && x.adopt(m, false) {
 				return m
 			}
-			c.log.WarnContext(x.ctx, "skipped an event that is no JSON-RPC message", "host", c.url.Host, "method", x.req.Method, "error", err, "data", excerpt(data))
+			c.junk.warn(x.ctx, c.log, "skipped an event that is no JSON-RPC message", "host", c.url.Host, "method", x.req.Method, "error", err, "data", excerpt(data))
 		case m.Kind != jsonrpc.Response:
 			c.handler(Inbound{Message: m, Origin: x.req.ID})
 		case x.adopt(m, false):
 			return m
 		default:
-			c.log.WarnContext(x.ctx, "skipped a response to another request", "host", c.url.Host, "method", x.req.Method, "id", x.req.ID.String(), "response_id", m.ID.String())
+			c.stray.warn(x.ctx, c.log, "skipped a response to another request", "host", c.url.Host, "method", x.req.Method, "id", x.req.ID.String(), "response_id", m.ID.String())
 		}
 	}
 	return nil
@@ -304,7 +304,7 @@ func (c *httpConn) listenOnce(s *sharedStream) bool {
 		}
 		switch {
 		case errors.Is(err, errEventTooLarge):
-			c.log.WarnContext(ctx, "skipped an event beyond the reply limit on the GET stream", "host", c.url.Host, "limit", c.limit)
+			c.large.warn(ctx, c.log, "skipped an event beyond the reply limit on the GET stream", "host", c.url.Host, "limit", c.limit)
 			continue
 		case err != nil:
 			return c.ctx.Err() == nil
@@ -320,9 +320,9 @@ func (c *httpConn) shared(ctx context.Context, ev event) {
 		m, err := jsonrpc.Decode(data)
 		switch {
 		case err != nil:
-			c.log.WarnContext(ctx, "skipped an event that is no JSON-RPC message on the GET stream", "host", c.url.Host, "error", err, "data", excerpt(data))
+			c.junk.warn(ctx, c.log, "skipped an event that is no JSON-RPC message on the GET stream", "host", c.url.Host, "error", err, "data", excerpt(data))
 		case m.Kind == jsonrpc.Response:
-			c.log.WarnContext(ctx, "skipped a response on the GET stream", "host", c.url.Host, "id", m.ID.String())
+			c.stray.warn(ctx, c.log, "skipped a response on the GET stream", "host", c.url.Host, "id", m.ID.String())
 		default:
 			c.handler(Inbound{Message: m})
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 )
 
-func TestMessagesOfAStreamArriveInOrderBeforeTheResponse(t *testing.T) {
+func TestFault53_MessagesOfAStreamArriveInOrderBeforeTheResponse(t *testing.T) {
 	box := newInbox()
 	seen := make(chan struct{})
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -223,7 +223,7 @@ func TestTheGETStreamReconnectsWithItsLastEvent(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutGETStreamIsLeftAlone(t *testing.T) {
+func TestFault28_AServerWithoutGETStreamIsLeftAlone(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"405": fixed(405, "", ""), "404": fixed(404, "", ""), "400": fixed(400, "", ""), "401": fixed(401, "", ""),
 		"501": fixed(501, "", ""), "200 json": fixed(200, "application/json", "{}"), "302": fixed(302, "", ""),
@@ -280,16 +280,19 @@ func TestModernConnectionsOpenNoGETStream(t *testing.T) {
 }
 
 // dialHTTP returns the connection behind the interface.
-func dialHTTP(t *testing.T, h *HTTP) *httpConn {
+func dialHTTP(t *testing.T, h *HTTP) *httpConn { return dialHTTPWith(t, h, nil) }
+
+func dialHTTPWith(t *testing.T, h *HTTP, handler Handler) *httpConn {
 	t.Helper()
-	conn, ok := dial(t, h, nil).(*httpConn)
+	h.SSEFallback = SSENever
+	conn, ok := dial(t, h, handler).(*httpConn)
 	if !ok {
 		t.Fatal("not an HTTP connection")
 	}
 	return conn
 }
 
-func TestGETStreamFailuresAreRetriedSlowly(t *testing.T) {
+func TestFault29_GETStreamFailuresAreRetriedSlowly(t *testing.T) {
 	for _, status := range []int{500, 502, 503, 429, 408} {
 		if !temporary(status) {
 			t.Errorf("%d is final", status)

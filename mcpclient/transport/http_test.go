@@ -16,7 +16,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 )
 
-func TestModernRequestsCarryTheHeadersOfTheSpec(t *testing.T) {
+func TestFault20_Fault22_ModernRequestsCarryTheHeadersOfTheSpec(t *testing.T) {
 	var got http.Header
 	var host string
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +61,7 @@ func TestModernRequestsCarryTheHeadersOfTheSpec(t *testing.T) {
 	}
 }
 
-func TestSessionsComeOnlyFromASuccessfulInitialize(t *testing.T) {
+func TestFault10_SessionsComeOnlyFromASuccessfulInitialize(t *testing.T) {
 	var mu sync.Mutex
 	var log []string
 	fail := true
@@ -123,7 +123,7 @@ func TestSessionsComeOnlyFromASuccessfulInitialize(t *testing.T) {
 	wantError(t, conn.Err(), Closed)
 }
 
-func TestALostSessionIsToldByStatusAloneAndNotDeleted(t *testing.T) {
+func TestFault16_ALostSessionIsToldByStatusAloneAndNotDeleted(t *testing.T) {
 	for name, body := range map[string]string{
 		"empty": "", "text": "no such session", "html": "<html>", "null id": `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"x"}}`,
 		"odd id": `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"x"}}`,
@@ -171,7 +171,7 @@ func TestALostSessionIsToldByStatusAloneAndNotDeleted(t *testing.T) {
 	}
 }
 
-func TestA404WithoutASessionIsAStatus(t *testing.T) {
+func TestFault16_A404WithoutASessionIsAStatus(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`))
@@ -182,7 +182,7 @@ func TestA404WithoutASessionIsAStatus(t *testing.T) {
 	}
 }
 
-func TestCloseReturnsThoughTheServerIsSilent(t *testing.T) {
+func TestFault32_CloseReturnsThoughTheServerIsSilent(t *testing.T) {
 	release := make(chan struct{})
 	entered := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -320,7 +320,7 @@ func TestConcurrentCallsKeepTheirAnswersApart(t *testing.T) {
 	wg.Wait()
 }
 
-func TestAnIDInFlightIsNotUsedTwice(t *testing.T) {
+func TestWhatCannotBeSentIsRefusedAndHurtsNobody(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
@@ -335,17 +335,23 @@ func TestAnIDInFlightIsNotUsedTwice(t *testing.T) {
 	}()
 	<-entered
 	_, err := conn.Call(t.Context(), modern(1, "x"))
-	wantError(t, err, NotSent)
+	wantError(t, err, Invalid)
 	close(release)
 	if err := <-first; err != nil {
 		t.Error(err)
 	}
 	_, err = conn.Call(t.Context(), &Request{Body: []byte("{}")})
-	wantError(t, err, NotSent)
+	wantError(t, err, Invalid)
 	broken := modern(2, "x")
 	broken.Body = []byte("{\n}")
 	_, err = conn.Call(t.Context(), broken)
-	wantError(t, err, NotSent)
+	wantError(t, err, Invalid)
+	bad := modern(3, "x")
+	bad.Header = http.Header{"X-Caller": {"a\nb"}}
+	_, err = conn.Call(t.Context(), bad)
+	if e := wantError(t, err, Invalid); !strings.Contains(e.Message, "X-Caller") {
+		t.Errorf("message %q", e.Message)
+	}
 }
 
 func TestHTTPSpeaksHTTP2WhereOffered(t *testing.T) {

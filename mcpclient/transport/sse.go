@@ -26,6 +26,10 @@ type eventReader struct {
 	r        *bufio.Reader
 	limit    int64             // bytes of one event's data or of one line; <0 = none
 	complete func([]byte) bool // nil = never
+	// keep makes next report an event beyond the limit at its end, with what
+	// over holds of it, not as soon as it is known to be too large.
+	keep bool
+	over *oversized
 
 	started bool // past the BOM
 	skipLF  bool // the last line ended with CR, so an LF next belongs to it
@@ -54,7 +58,12 @@ func (s *eventReader) next() (event, error) {
 		line, err := s.readLine()
 		if errors.Is(err, errEventTooLarge) {
 			s.skip = true
-			return event{}, err
+			if !s.keep {
+				return event{}, err
+			}
+			s.over = newOversized(ev.data)
+			s.over.addLine(dataValue(s.line), hasData)
+			continue
 		}
 		if err != nil {
 			s.err = err
@@ -63,6 +72,10 @@ func (s *eventReader) next() (event, error) {
 			}
 		} else if len(line) == 0 {
 			s.lastID = s.pending
+			if s.skip && s.keep {
+				s.skip = false
+				return event{name: ev.name}, errEventTooLarge
+			}
 			if hasData && !s.skip {
 				return ev, nil
 			}
@@ -74,11 +87,19 @@ func (s *eventReader) next() (event, error) {
 		switch string(name) {
 		case "data":
 			if s.skip {
+				if s.keep {
+					s.over.addLine(value, true)
+				}
 				break
 			}
 			if s.limit >= 0 && int64(len(ev.data)+len(value)) > s.limit {
 				s.skip = true
-				return event{}, errEventTooLarge
+				if !s.keep {
+					return event{}, errEventTooLarge
+				}
+				s.over = newOversized(ev.data)
+				s.over.addLine(value, hasData)
+				break
 			}
 			ev.data = s.appendData(ev.data, value, hasData)
 			hasData = true
@@ -120,6 +141,7 @@ func (s *eventReader) appendData(data, value []byte, more bool) []byte {
 func (s *eventReader) readLine() ([]byte, error) {
 	s.line = s.line[:0]
 	over := s.tail
+	kept := s.tail && s.keep // the line belongs to an event that is kept in part
 	if s.tail {
 		s.tail = false
 		s.line = append(s.line, ':') // reads like a comment
@@ -154,6 +176,13 @@ func (s *eventReader) readLine() ([]byte, error) {
 			s.tail = true
 			return nil, errEventTooLarge
 		}
+		switch {
+		case kept:
+			s.over.add(part)
+		case over && s.keep && bytes.HasPrefix(s.line, []byte("data:")):
+			s.over.addLine(dataValue(s.line), true)
+			kept = true
+		}
 		if over {
 			s.line = append(s.line[:0], ':') // ignored as a comment: half an id would be a wrong one
 		}
@@ -165,6 +194,11 @@ func (s *eventReader) readLine() ([]byte, error) {
 		s.discard(end + 1)
 		return s.line, nil
 	}
+}
+
+// dataValue returns what a data line, or the start of one, holds.
+func dataValue(line []byte) []byte {
+	return bytes.TrimPrefix(bytes.TrimPrefix(line, []byte("data:")), []byte(" "))
 }
 
 // skipBOM drops a BOM at the start; it reports false when it dropped one.

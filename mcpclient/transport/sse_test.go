@@ -17,20 +17,33 @@ import (
 func readEvents(t testing.TB, r io.Reader, limit int64) (events []string, s *eventReader) {
 	t.Helper()
 	s = newEventReader(bufio.NewReaderSize(r, 16), limit, completeJSON)
+	return collect(s), s
+}
+
+// keepEvents parses a whole stream and shows what is kept of too large events.
+func keepEvents(r io.Reader, limit int64) (events []string, s *eventReader) {
+	s = newEventReader(bufio.NewReaderSize(r, 16), limit, completeJSON)
+	s.keep = true
+	return collect(s), s
+}
+
+func collect(s *eventReader) (events []string) {
 	for {
 		ev, err := s.next()
 		switch {
 		case errors.Is(err, errEventTooLarge):
-			events = append(events, "!")
+			if events = append(events, "!"); s.keep {
+				events[len(events)-1] += fmt.Sprintf("%d|%s|%s", s.over.size, s.over.head, s.over.tail)
+			}
 		case err != nil:
-			return events, s
+			return events
 		default:
 			events = append(events, ev.name+"|"+string(ev.data))
 		}
 	}
 }
 
-func TestEventStreamsFollowTheStandard(t *testing.T) {
+func TestFault43_Fault44_Fault46_Fault47_Fault49_EventStreamsFollowTheStandard(t *testing.T) {
 	for _, tt := range []struct {
 		name, in string
 		want     []string
@@ -76,7 +89,7 @@ func TestEventStreamsFollowTheStandard(t *testing.T) {
 	}
 }
 
-func TestLargeEventsAreReadUpToTheLimitAndSkippedBeyond(t *testing.T) {
+func TestFault50_LargeEventsAreReadUpToTheLimitAndSkippedBeyond(t *testing.T) {
 	big := strings.Repeat("x", 5<<20)
 	got, _ := readEvents(t, strings.NewReader("data: "+big+"\n\n"), 5<<20)
 	if len(got) != 1 || got[0] != "|"+big {
@@ -99,6 +112,32 @@ func TestLargeEventsAreReadUpToTheLimitAndSkippedBeyond(t *testing.T) {
 			for size, r := range map[string]io.Reader{"whole": strings.NewReader(tt.in), "half": iotest.HalfReader(strings.NewReader(tt.in))} {
 				if got, _ := readEvents(t, r, 100); !slices.Equal(got, tt.want) {
 					t.Errorf("%s: %q, want %q", size, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestFault50_WhatIsKeptOfALargeEventIsItsStartAndItsEnd(t *testing.T) {
+	x := func(n int) string { return strings.Repeat("x", n) }
+	for name, tt := range map[string]struct {
+		in         string
+		head, tail string
+		size       int64
+	}{
+		"one line":        {"data: {" + x(200) + "}\n\n", "{" + x(200) + "}", "{" + x(200) + "}", 202},
+		"no space":        {"data:{" + x(200) + "}\n\n", "{" + x(200) + "}", "{" + x(200) + "}", 202},
+		"many lines":      {"data: {\ndata: " + x(90) + "\ndata: " + x(90) + "\ndata: }\n\n", "{\n" + x(90) + "\n" + x(90) + "\n}", "{\n" + x(90) + "\n" + x(90) + "\n}", 185},
+		"long second":     {"data: {\ndata: " + x(500) + "\ndata: }\n\n", "{\n" + x(500) + "\n}", x(254) + "\n}", 504},
+		"two long lines":  {"data: {" + x(500) + "\n:" + x(500) + "\ndata: " + x(500) + "}\n\n", "{" + x(500) + "\n" + x(500) + "}", x(255) + "}", 1003},
+		"longer than all": {"id: " + x(500) + "\ndata: {" + x(keptHead) + x(keptHead) + "}\n\n", "{" + x(keptHead-1), x(255) + "}", 2*keptHead + 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for how, r := range map[string]io.Reader{"whole": strings.NewReader(tt.in + "data: b\n\n"), "bytes": iotest.OneByteReader(strings.NewReader(tt.in + "data: b\n\n"))} {
+				got, _ := keepEvents(r, 100)
+				want := []string{fmt.Sprintf("!%d|%s|%s", tt.size, tt.head, tt.tail), "|b"}
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: %.300q, want %.300q", how, got, want)
 				}
 			}
 		})
@@ -152,6 +191,15 @@ func FuzzEventStreamIsTheSameHoweverItIsSplit(f *testing.F) {
 		bytewise, b := readEvents(t, iotest.OneByteReader(bytes.NewReader(in)), 32)
 		if !slices.Equal(whole, bytewise) || a.lastID != b.lastID || a.retry != b.retry {
 			t.Fatalf("%q: whole %q (id %q), by bytes %q (id %q)", in, whole, a.lastID, bytewise, b.lastID)
+		}
+		keptWhole, a := keepEvents(bytes.NewReader(in), 32)
+		keptBytewise, b := keepEvents(iotest.OneByteReader(bytes.NewReader(in)), 32)
+		if !slices.Equal(keptWhole, keptBytewise) || a.lastID != b.lastID {
+			t.Fatalf("%q, kept: whole %q (id %q), by bytes %q (id %q)", in, keptWhole, a.lastID, keptBytewise, b.lastID)
+		}
+		large := func(s string) bool { return strings.HasPrefix(s, "!") }
+		if !slices.Equal(slices.DeleteFunc(whole, large), slices.DeleteFunc(keptWhole, large)) {
+			t.Fatalf("%q: %q, but kept %q", in, whole, keptWhole)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package transport
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,37 +17,42 @@ import (
 type StreamOptions struct {
 	// MaxReplyBytes bounds one line; 0 = DefaultMaxReplyBytes, negative = none.
 	MaxReplyBytes int64
+	// MaxJunk bounds output that is no JSON-RPC message.
+	MaxJunk JunkLimit
+	// LenientIDs lets a response with the id "7" answer our request 7, and the
+	// other way round, when no request has exactly that id.
+	LenientIDs bool
 	// Logger; nil = no logs.
 	Logger *slog.Logger
 }
 
+// JunkLimit bounds lines in a row that are no JSON-RPC message; empty lines do
+// not count. A server beyond it is not speaking the protocol, and its
+// connection is ended.
+type JunkLimit struct {
+	Lines int   // 0 = 10,000, negative = none
+	Bytes int64 // 0 = 16 MiB, negative = none
+}
+
+// Defaults of [JunkLimit].
+const (
+	DefaultJunkLines = 10_000
+	DefaultJunkBytes = 16 << 20
+)
+
 // Stream is a connection over one byte stream: one JSON-RPC message per line
 // in both directions (2026-07-28 stdio).
 type Stream struct {
-	rwc     io.ReadWriteCloser
-	handler Handler
-	log     *slog.Logger
-	limit   int64
-	// explain turns the error that ended reading into the connection's; stop
-	// is called once when the connection has failed.
+	mux
+	rwc io.ReadWriteCloser
+	// explain turns the error that ended reading into the connection's.
 	explain func(error) error
-	stop    func()
+	maxJunk JunkLimit
+	inRow   JunkLimit // junk since the last message; the reader's own
 
 	writes   chan *outgoing
-	unusable chan struct{} // closed when writing has failed
-	done     chan struct{}
+	unusable chan struct{}  // closed when writing has failed
 	wg       sync.WaitGroup // reader and writer
-	junk     limiter
-	stray    limiter
-
-	mu      sync.Mutex // guards what follows
-	pending map[jsonrpc.ID]chan<- reply
-	err     error
-}
-
-type reply struct {
-	msg *jsonrpc.Message
-	err error
 }
 
 // outgoing is one line on its way.
@@ -71,19 +75,15 @@ func NewStream(rwc io.ReadWriteCloser, h Handler, o StreamOptions) *Stream {
 
 func newStream(rwc io.ReadWriteCloser, h Handler, o StreamOptions) *Stream {
 	s := &Stream{
-		rwc: rwc, handler: h, log: o.Logger, limit: o.MaxReplyBytes,
-		writes: make(chan *outgoing), unusable: make(chan struct{}), done: make(chan struct{}),
-		pending: make(map[jsonrpc.ID]chan<- reply),
+		mux: newMux(h, o.Logger, o.MaxReplyBytes, o.LenientIDs), rwc: rwc, maxJunk: o.MaxJunk,
+		writes: make(chan *outgoing), unusable: make(chan struct{}),
 		explain: func(err error) error { return errLost("the server closed the stream", err) },
 	}
-	if s.handler == nil {
-		s.handler = func(Inbound) {}
+	if s.maxJunk.Lines == 0 {
+		s.maxJunk.Lines = DefaultJunkLines
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.limit == 0 {
-		s.limit = DefaultMaxReplyBytes
+	if s.maxJunk.Bytes == 0 {
+		s.maxJunk.Bytes = DefaultJunkBytes
 	}
 	return s
 }
@@ -96,10 +96,10 @@ func (s *Stream) start() {
 // Call sends a request and waits for its response.
 func (s *Stream) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if r.ID.IsZero() {
-		return nil, &Error{Kind: NotSent, Message: "a request needs an id; use Notify for notifications"}
+		return nil, errNoID()
 	}
 	answer := make(chan reply, 1)
-	if err := s.register(r.ID, answer); err != nil {
+	if err := s.register(r, answer); err != nil {
 		return nil, err
 	}
 	defer s.forget(r.ID)
@@ -139,38 +139,6 @@ func (s *Stream) Notify(ctx context.Context, r *Request) error {
 // Reply sends our response to a request of the server.
 func (s *Stream) Reply(ctx context.Context, body []byte, _ string) error {
 	return s.Notify(ctx, &Request{Body: body})
-}
-
-// register makes an answer to id come to answer.
-func (s *Stream) register(id jsonrpc.ID, answer chan<- reply) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return notSent(s.err)
-	}
-	if _, taken := s.pending[id]; taken {
-		return errDuplicateID(id)
-	}
-	s.pending[id] = answer
-	return nil
-}
-
-func (s *Stream) forget(id jsonrpc.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.pending, id)
-}
-
-// settle gives the outcome to the call with this id; false = nobody waits.
-func (s *Stream) settle(id jsonrpc.ID, a reply) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answer, ok := s.pending[id]
-	if ok {
-		delete(s.pending, id)
-		answer <- a // buffered, and written once only: the entry is gone
-	}
-	return ok
 }
 
 // submit hands a line to the writer. Once it returns nil, the line is being
@@ -255,48 +223,11 @@ func writeError(n int, err error) error {
 	return errLost("the connection broke while the message was written", err)
 }
 
-// fail ends the connection. The first reason counts; every pending call gets
-// it.
-func (s *Stream) fail(reason error) {
-	s.mu.Lock()
-	if s.err != nil {
-		s.mu.Unlock()
-		return
-	}
-	s.err = reason
-	for id, answer := range s.pending {
-		answer <- reply{err: reason}
-		delete(s.pending, id)
-	}
-	close(s.done)
-	s.mu.Unlock()
-	s.stop()
-}
-
-// notSent says the same as err, of a message that came too late.
-func notSent(err error) error {
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Kind == Closed || e.Kind == NotSent {
-		return err
-	}
-	return &Error{Kind: NotSent, Message: "the connection to the server has ended; the message was not sent", Err: err}
-}
-
 // Ready does nothing.
 func (s *Stream) Ready(Negotiated) {}
 
 // PerRequestStreams returns false.
 func (s *Stream) PerRequestStreams() bool { return false }
-
-// Done is closed when the stream has ended.
-func (s *Stream) Done() <-chan struct{} { return s.done }
-
-// Err says why the stream has ended.
-func (s *Stream) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
 
 // Close closes the stream.
 func (s *Stream) Close(ctx context.Context) error {

@@ -55,7 +55,7 @@ func call(ctx context.Context, c Conn, id int64) chan reply {
 	return out
 }
 
-func TestAnswersFindTheirCallsThroughEveryKindOfNoise(t *testing.T) {
+func TestFault56_Fault58_Fault61_Fault77_AnswersFindTheirCallsThroughEveryKindOfNoise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := newInbox()
 		s, server := pair(t, box.handle, StreamOptions{})
@@ -88,8 +88,8 @@ func TestAnswersFindTheirCallsThroughEveryKindOfNoise(t *testing.T) {
 	})
 }
 
-func TestABrokenAnswerFailsItsOwnCall(t *testing.T) {
-	for _, answer := range []string{`{"id":1,"result":{},"method":"x"}`, `{"id":1,"error":"boom"}`, `{"id":1}`, `{"id":1,"result":{`} {
+func TestFault71_Fault73_ABrokenAnswerFailsItsOwnCall(t *testing.T) {
+	for _, answer := range []string{`{"id":1,"result":{},"method":"x"}`, `{"id":1,"error":"boom"}`, `{"id":1}`, `{"id":1,"result":{`, `{"id":1,"result":{},"error":{"code":1}}`} {
 		synctest.Test(t, func(t *testing.T) {
 			s, server := pair(t, nil, StreamOptions{})
 			one := call(t.Context(), s, 1)
@@ -101,13 +101,19 @@ func TestABrokenAnswerFailsItsOwnCall(t *testing.T) {
 			readLine(t, r)
 			say(server, "%s\n", `{"id":null,"error":{"code":-32600,"message":"m"}}`)
 			if got := <-two; got.err != nil || got.msg.Error == nil || got.msg.ID != jsonrpc.IntID(2) {
+				t.Errorf("an error with id null, one call pending: %+v", got)
+			}
+			three := call(t.Context(), s, 3)
+			readLine(t, r)
+			say(server, "%s\n", `{"error":{"code":-32600,"message":"m"}}`)
+			if got := <-three; got.err != nil || got.msg.Error == nil || got.msg.ID != jsonrpc.IntID(3) {
 				t.Errorf("an error without id, one call pending: %+v", got)
 			}
 		})
 	}
 }
 
-func TestALineBeyondTheLimitFailsTheCallItAnswers(t *testing.T) {
+func TestFault59_ALineBeyondTheLimitFailsTheCallItAnswers(t *testing.T) {
 	big := strings.Repeat("x", 200<<10)
 	for name, tt := range map[string]struct {
 		line string
@@ -145,7 +151,7 @@ func TestALineBeyondTheLimitFailsTheCallItAnswers(t *testing.T) {
 	}
 }
 
-func TestLinesAreWholeHoweverTheyArrive(t *testing.T) {
+func TestFault58_Fault59_LinesAreWholeHoweverTheyArrive(t *testing.T) {
 	big := strings.Repeat("y", 17<<20)
 	in := "a\n" + bom + "b\r\n\n  c \n" + big + "\nlast"
 	for name, r := range map[string]io.Reader{"whole": strings.NewReader(in), "halves": iotest.HalfReader(strings.NewReader(in))} {
@@ -195,7 +201,7 @@ func TestConcurrentCallsNeverMixTheirLines(t *testing.T) {
 	})
 }
 
-func TestADeadlineHoldsWhileTheServerDoesNotRead(t *testing.T) {
+func TestFault67_ADeadlineHoldsWhileTheServerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, server := pair(t, nil, StreamOptions{})
 		start := time.Now()
@@ -230,7 +236,7 @@ func TestADeadlineHoldsWhileTheServerDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestAServerThatStopsReadingForGoodBreaksTheConnection(t *testing.T) {
+func TestFault67_AServerThatStopsReadingForGoodBreaksTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := pair(t, nil, StreamOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -253,7 +259,7 @@ func TestAServerThatStopsReadingForGoodBreaksTheConnection(t *testing.T) {
 	})
 }
 
-func TestWhatTheServerSaidLastIsDeliveredBeforeTheRestFails(t *testing.T) {
+func TestFault65_WhatTheServerSaidLastIsDeliveredBeforeTheRestFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, server := pair(t, nil, StreamOptions{})
 		one, two := call(t.Context(), s, 1), call(t.Context(), s, 2)
@@ -280,7 +286,7 @@ func TestRepliesAreStillReadAfterWritingHasFailed(t *testing.T) {
 		defer server.Close()
 		s := NewStream(halfClosed{ours}, nil, StreamOptions{})
 		answer := make(chan reply, 1)
-		if err := s.register(jsonrpc.IntID(1), answer); err != nil {
+		if err := s.register(legacy(1, "x"), answer); err != nil {
 			t.Fatal(err)
 		}
 		_, err := s.Call(t.Context(), legacy(2, "x"))
@@ -307,7 +313,7 @@ func TestCloseFailsWhatIsPending(t *testing.T) {
 		one := call(t.Context(), s, 1)
 		readLine(t, bufio.NewReader(server))
 		_, err := s.Call(t.Context(), legacy(1, "x"))
-		wantError(t, err, NotSent) // the same id
+		wantError(t, err, Invalid) // the same id
 		for range 2 {
 			if err := s.Close(t.Context()); err != nil {
 				t.Fatal(err)
@@ -324,12 +330,12 @@ func TestCloseFailsWhatIsPending(t *testing.T) {
 	})
 }
 
-func TestALineBreakNeverLeaves(t *testing.T) {
+func TestFault61_ALineBreakNeverLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := pair(t, nil, StreamOptions{})
-		wantError(t, s.Reply(t.Context(), []byte("{\n}"), ""), NotSent)
+		wantError(t, s.Reply(t.Context(), []byte("{\n}"), ""), Invalid)
 		_, err := s.Call(t.Context(), &Request{Body: []byte("{}")})
-		wantError(t, err, NotSent)
+		wantError(t, err, Invalid)
 	})
 }
 

@@ -1,18 +1,22 @@
 // Package transport carries JSON-RPC messages to and from MCP servers:
-// streamable HTTP of both eras, child processes on stdio, and memory for
-// tests. It matches answers with requests and keeps sessions, streams and
-// processes; it knows nothing of what the messages mean, does not negotiate
-// and never retries a request whose outcome is unknown.
+// streamable HTTP of both eras, the deprecated HTTP+SSE, child processes on
+// stdio, sockets, and memory for tests. It matches answers with requests and
+// keeps sessions, streams and processes; it knows nothing of what the messages
+// mean, does not negotiate and never retries a request whose outcome is
+// unknown.
 //
 // A fault hurts only the request or, where framing is lost, the connection it
 // occurred on. Every goroutine and process is owned by its connection and gone
 // when Close returns.
 //
 // Files: transport.go and errors.go are the seam. http.go is the HTTP
-// connection, http_send.go writes requests, http_reply.go reads replies,
-// http_stream.go follows event streams, sse.go parses them, headers.go encodes
-// header values. stream.go frames lines over any byte stream, stream_read.go
-// reads them; command.go runs a process under it, pipe.go is memory.
+// connection, http_client.go its client, http_send.go writes requests,
+// http_reply.go reads replies, http_stream.go follows event streams, sse.go
+// parses them, headers.go encodes header values. mux.go matches answers on a
+// shared stream with their calls; over it, old_sse.go is HTTP+SSE, to which
+// http_fallback.go switches, and stream.go frames lines over any byte stream,
+// stream_read.go reads them; command.go runs a process under it, socket.go
+// connects one, pipe.go is memory.
 package transport
 
 import (
@@ -26,11 +30,11 @@ import (
 // concurrent use and must not be copied after their first Dial.
 type Transport interface {
 	// Dial makes a connection whose inbound requests and notifications go to h
-	// (nil = dropped). For stdio it starts the process; for HTTP it does no
-	// I/O. ctx bounds the dial only. Dial may be called again, also while an
+	// (nil = dropped). For stdio it starts the process; for streamable HTTP it
+	// does no I/O. ctx bounds the dial only. Dial may be called again, also while an
 	// earlier connection still lives.
 	Dial(ctx context.Context, h Handler) (Conn, error)
-	// Name is "stdio", "streamable_http" or "memory".
+	// Name is one of the Name constants.
 	Name() string
 }
 
@@ -67,6 +71,10 @@ type Request struct {
 	// id. The header is sent when Name is not empty or HasName is set.
 	Name    string
 	HasName bool
+	// Answered, when set, is called on the reader's goroutine as soon as the
+	// response has arrived, before anything that follows it on the same stream.
+	// It must not block.
+	Answered func()
 	// Header holds further headers of this request with encoded values; nil =
 	// none. Headers of the protocol itself win.
 	Header http.Header
@@ -94,10 +102,11 @@ type Conn interface {
 	// stream of legacy servers; elsewhere it does nothing.
 	Ready(n Negotiated)
 	// PerRequestStreams is true where abandoning a Call closes a stream of its
-	// own, which tells a modern server to stop (HTTP).
+	// own, which tells a modern server to stop (streamable HTTP). It turns
+	// false when an initialize ends in the HTTP+SSE fallback, and only then.
 	PerRequestStreams() bool
-	// Done is closed when the connection can carry nothing any more; on HTTP
-	// only by Close.
+	// Done is closed when the connection can carry nothing any more; on
+	// streamable HTTP only by Close.
 	Done() <-chan struct{}
 	// Err says why Done was closed; nil before that.
 	Err() error
@@ -114,5 +123,8 @@ const DefaultMaxReplyBytes = 64 << 20
 const (
 	NameStdio  = "stdio"
 	NameHTTP   = "streamable_http"
+	NameSSE    = "sse"
+	NameUnix   = "unix"
+	NameTCP    = "tcp"
 	NameMemory = "memory"
 )
