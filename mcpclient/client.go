@@ -90,11 +90,7 @@ func New(t transport.Transport, opts Options) (*Client, error) {
 		open: map[*session]struct{}{}, byID: map[jsonrpc.ID]*callStream{}, byToken: map[jsonrpc.ID]*callStream{},
 	}
 	c.capabilities = c.declare()
-	if h, ok := t.(*transport.HTTP); ok {
-		if u, err := url.Parse(h.URL); err == nil {
-			c.endpoint = u.Host
-		}
-	}
+	c.endpoint = endpoint(t)
 	c.invoke = c.send
 	for _, interceptor := range slices.Backward(opts.Interceptors) {
 		next := c.invoke
@@ -110,6 +106,24 @@ func New(t transport.Transport, opts Options) (*Client, error) {
 	c.status.Since = time.Now()
 	c.lists.init(opts.Cache)
 	return c, nil
+}
+
+// endpoint is the host and port of a server behind a network.
+func endpoint(t transport.Transport) string {
+	address := ""
+	switch t := t.(type) {
+	case *transport.HTTP:
+		address = t.URL
+	case *transport.SSE:
+		address = t.URL
+	case *transport.Socket:
+		return t.Address
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // Start begins connecting in the background and keeps the client connected

@@ -17,9 +17,10 @@
 // # Goroutines
 //
 // A [Client] owns all of its goroutines and [Client.Close] waits for them: one
-// that watches the live connection, one per connection attempt, and short ones
-// for a cancellation, an answer to the server, a shared list fetch, or a state
-// change to tell. Transports own their readers.
+// that watches the live connection, one per subscription, one per connection
+// attempt, and short ones for a cancellation, an answer to the server, a shared
+// list fetch, a lane with work, or a state change to tell. Transports own their
+// readers.
 //
 // # Files
 //
@@ -28,6 +29,14 @@
 //	connect.go      era detection and version choice
 //	handshake.go    server/discover, initialize, what servers declare
 //	send.go         one request from the caller to the wire and back
+//	rounds.go, input.go, elicit.go  questions of the server, and repeated requests
+//	tasks.go, taskwait.go  the tasks extension
+//	subscription*.go  change notifications of both eras behind one handle
+//	health.go       probes of a quiet server
+//	dispatch.go     the in-flight cap, lanes
+//	progress.go     progress and log messages of single requests
+//	toolresult.go   results as values
+//	listener.go, handlers.go, presets.go  who is told, who answers, other clients' settings
 //	failure.go      timeouts, error classification, what may be retried
 //	operations.go   tools, resources, prompts, completion
 //	list.go         pagination and list caches

@@ -238,7 +238,7 @@ func (c *Client) decorate(ctx context.Context, call *Call) (params []byte, heade
 	params = append(params, '}')
 
 	header = call.header
-	if c.opts.Headers != nil && call.session.conn.PerRequestStreams() {
+	if c.opts.Headers != nil && (call.session.conn.PerRequestStreams() || c.transport.Name() == transport.NameSSE) {
 		if header == nil {
 			header = make(http.Header, 4)
 		}
