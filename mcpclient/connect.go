@@ -186,33 +186,37 @@ func (n *negotiation) initializeUnlessProbeAnswers(ctx context.Context, probed <
 	}) {
 		return nil, errClosed()
 	}
-	select {
-	case o := <-initialized:
-		if o.err == nil {
-			return o.s, nil
-		}
-		if e, ok := errors.AsType[*Error](o.err); ok && ctx.Err() == nil && e.RPC != nil && bestMutual(modernVersions, supportedIn(e.RPC.Data)) != "" {
-			return n.modernAfterAll(ctx)
-		}
-		if e, ok := errors.AsType[*Error](o.err); ok {
-			both := *e
-			if both.Message == "" && both.RPC != nil {
-				both.Message = refusal(&both)
+	for {
+		select {
+		case o := <-initialized:
+			return n.settle(ctx, o.s, o.err)
+		case p := <-probed:
+			if p.err == nil && p.found.version != "" {
+				n.c.setKnownEra(EraModern) // for the next attempt, should this one run out of time
+				stop()
+				<-initialized
+				return n.modernAfterAll(ctx)
 			}
-			both.Message += "; before that it left server/discover unanswered"
-			return nil, &both
+			probed = nil // it says nothing new; the handshake decides
 		}
-		return nil, o.err
-	case p := <-probed:
-		if p.err == nil && p.found.version != "" {
-			n.c.setKnownEra(EraModern) // for the next attempt, should this one run out of time
-			stop()
-			<-initialized
-			return n.modernAfterAll(ctx)
-		}
-		o := <-initialized
-		return o.s, o.err
 	}
+}
+
+// settle reads the outcome of a handshake that followed an unanswered probe.
+func (n *negotiation) settle(ctx context.Context, s *session, err error) (*session, error) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return s, err
+	}
+	if ctx.Err() == nil && e.RPC != nil && bestMutual(modernVersions, supportedIn(e.RPC.Data)) != "" {
+		return n.modernAfterAll(ctx)
+	}
+	both := *e
+	if both.Message == "" && both.RPC != nil {
+		both.Message = refusal(&both)
+	}
+	both.Message += "; before that it left server/discover unanswered"
+	return nil, &both
 }
 
 // modernAfterAll asks again on a connection that has seen no handshake.

@@ -224,15 +224,15 @@ func TestLogMessagesGoToTheirRequestOrToTheClient(t *testing.T) {
 			if strings.Join(client, " ") != `"0" "1" "2"` {
 				t.Errorf("era %v: the client saw %v", era, client)
 			}
-			levels := ""
+			var levels strings.Builder
 			for _, e := range s.Entries("tools/call") {
-				levels += string(e.Meta("io.modelcontextprotocol/logLevel"))
+				levels.WriteString(string(e.Meta("io.modelcontextprotocol/logLevel")))
 			}
-			if era == mcptest.Modern && levels != `"debug""warning"` {
-				t.Errorf("the levels asked for are %s", levels)
+			if era == mcptest.Modern && levels.String() != `"debug""warning"` {
+				t.Errorf("the levels asked for are %s", levels.String())
 			}
-			if era == mcptest.Legacy && (levels != "" || s.Count("logging/setLevel") != 1) {
-				t.Errorf("legacy: levels %q, setLevel %d", levels, s.Count("logging/setLevel"))
+			if era == mcptest.Legacy && (levels.String() != "" || s.Count("logging/setLevel") != 1) {
+				t.Errorf("legacy: levels %q, setLevel %d", levels.String(), s.Count("logging/setLevel"))
 			}
 		})
 	}

@@ -127,11 +127,11 @@ func FillDefaults(schema, content jsontext.Value) (jsontext.Value, error) {
 			}
 			return eachMember(properties, func(name string, property jsontext.Value) error {
 				var p formField
-				if present[name] || property.Kind() != '{' || json.Unmarshal(property, &p, jsonOptions) != nil || !p.fits() {
-					return nil
+				readable := property.Kind() == '{' && json.Unmarshal(property, &p, jsonOptions) == nil
+				if readable && !present[name] && p.fits() {
+					present[name] = true
+					add(name, p.Default)
 				}
-				present[name] = true
-				add(name, p.Default)
 				return nil
 			})
 		})

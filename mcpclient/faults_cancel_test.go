@@ -145,7 +145,7 @@ func TestFault97APanicInAHandlerIsNamedAndCostsNothingElse(t *testing.T) {
 		}
 		synctest.Wait()
 		if log.count("panicked") != 4 || log.count("malformed")+log.count("invalid") != 0 {
-			t.Errorf("the log says: %s", log.text.String())
+			t.Errorf("the log says: %s", log.String())
 		}
 		stillWorks(t, c)
 	})

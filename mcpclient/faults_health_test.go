@@ -34,7 +34,12 @@ func TestFault104OneMissedPingIsNoLostConnection(t *testing.T) {
 		s.Handle = map[string]mcptest.Handler{"ping": mcptest.Sequence(mcptest.Silence(), nil, mcptest.Silence(), nil)}
 		c := over(t, s, mcpclient.Options{Health: mcpclient.HealthOptions{Interval: time.Minute, Timeout: 10 * time.Second}})
 		connected(t, c)
-		time.Sleep(75 * time.Second) // the first probe has failed, the second is not due yet
+		for range 90 { // the first probe fails after a minute or so; the second is due 10s later
+			if c.Status().State == mcpclient.StateSuspect {
+				break
+			}
+			time.Sleep(time.Second)
+		}
 		if st := c.Status(); st.State != mcpclient.StateSuspect || st.LastError == nil {
 			t.Errorf("status %+v", st)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,6 +71,13 @@ func (l *faultLog) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
+}
+
+// String returns all that was logged.
+func (l *faultLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (l *faultLog) logger() *slog.Logger {
@@ -151,16 +157,6 @@ func large() *mcptest.Server {
 		}
 		return mcptest.Text(strings.Repeat("x", n)), nil
 	})
-}
-
-// seen counts the entries of some methods.
-func seen(s *mcptest.Server, methods ...string) (n int) {
-	for _, m := range s.Methods() {
-		if slices.Contains(methods, m) {
-			n++
-		}
-	}
-	return n
 }
 
 // jsonMember returns one member of an object; nil when there is none.

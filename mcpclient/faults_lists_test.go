@@ -250,7 +250,7 @@ func TestFault122ASubscriptionThatLostADeliveryEndsAndTheOthersLive(t *testing.T
 		close(gate)
 		<-slow.Done()
 		if !errors.Is(slow.Err(), mcpclient.ErrDeliveryDropped) || log.count("subscription was ended") != 1 {
-			t.Errorf("%v; the log says: %s", slow.Err(), log.text.String())
+			t.Errorf("%v; the log says: %s", slow.Err(), log.String())
 		}
 		synctest.Wait()
 		if other.Err() != nil || s.Subscriptions() != 1 {

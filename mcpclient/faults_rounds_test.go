@@ -55,7 +55,7 @@ func TestFault125AServerThatAsksForEverIsGivenUp(t *testing.T) {
 				s := answered(features(mcptest.Modern), "ask", mcptest.Rounds(nil, round))
 				c := over(t, s, mcpclient.Options{Roots: []mcpclient.Root{{URI: "file:///srv"}}})
 				err := errOf(c.CallTool(t.Context(), "ask", nil, nil))
-				_ = wantKind(t, err, mcpclient.KindProtocol, "MaxRetries")
+				_ = wantKind(t, err, mcpclient.KindProtocol, "3 retries")
 				if !errors.Is(err, mcpclient.ErrRoundLimit) || s.Count("tools/call") != 4 {
 					t.Errorf("%v after %d requests, want 4", err, s.Count("tools/call"))
 				}

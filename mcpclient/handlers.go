@@ -2,6 +2,7 @@ package mcpclient
 
 import (
 	"context"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -61,12 +62,7 @@ const (
 var logLevels = []LogLevel{LogDebug, LogInfo, LogNotice, LogWarning, LogError, LogCritical, LogAlert, LogEmergency}
 
 func (l LogLevel) valid() bool {
-	for _, known := range logLevels {
-		if l == known {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(logLevels, l)
 }
 
 // LogMessage is one notifications/message of the server.

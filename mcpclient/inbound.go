@@ -201,7 +201,7 @@ func (c *Client) work(ctx context.Context, id jsonrpc.ID, method string, params 
 	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return jsonrpc.AppendError(nil, id, rpc)
 	}
-	c.log.Warn("a request of the server could not be answered", "method", method, "error", err)
+	c.log.WarnContext(ctx, "a request of the server could not be answered", "method", method, "error", err)
 	return jsonrpc.AppendError(nil, id, &jsonrpc.Error{Code: CodeInternal, Message: "internal error"})
 }
 

@@ -43,7 +43,7 @@ func (c *Client) answerRounds(ctx context.Context, r *request, result *Result) (
 		}
 		if retries >= limit {
 			return nil, &Error{Kind: KindProtocol, Method: r.method, Name: r.name, Sent: true, Err: ErrRoundLimit, Message: fmt.Sprintf(
-				"the server still asks for input after %d retries of %s, which is the limit (option Rounds.MaxRetries)", retries, r.method)}
+				"the server still asks for input after %d retries of %s, which is the limit (setting input.max_rounds)", retries, r.method)}
 		}
 		retry := *r
 		retry.params = slices.Clone(base)

@@ -91,7 +91,9 @@ func TestCloseAndACallerThatLeavesEndTheWaitForAHandler(t *testing.T) {
 				cancel()
 			}
 			<-over
-			<-left
+			if cause := <-left; cause == nil {
+				t.Error("the handler's context had not ended")
+			}
 			_ = wantKind(t, err, want, "")
 			if n := s.Count("tools/call"); n != 1 {
 				t.Errorf("%d requests", n)

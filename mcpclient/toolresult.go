@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -133,9 +134,7 @@ func (c *Client) CallToolValue(ctx context.Context, name string, arguments jsont
 		if text, ok := value.(string); ok {
 			out.Text = text
 		}
-		for key, attribute := range more {
-			out.Attributes[key] = attribute
-		}
+		maps.Copy(out.Attributes, more)
 	}
 	if decoded.IsError {
 		return nil, &ToolError{Tool: name, Text: out.Text}

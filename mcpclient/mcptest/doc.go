@@ -25,10 +25,27 @@
 // Every message that arrives is an [Entry] of the [Log]; [Log.WaitFor] waits
 // for one without polling.
 //
+// What a server can be scripted to do, beside the fields of [Server]:
+//
+//   - answers: [Respond], [Fail], [Silence], [Hangup], [Exit], [HTML], [Delay],
+//     [After], [Sequence], [Twice]; whole exchanges by Server.Status;
+//   - notifications: [Flood], [FloodProgress], [LateProgress],
+//     [ForeignProgress], [Request.After], [Server.Notify], [Server.LogMessage];
+//   - lists and ids: [Cursors], [EndlessCursors], [AlwaysID], [IDAsString];
+//   - rounds and tasks: [Rounds], [StartTask];
+//   - outages: [Server.SetDown], [Server.Disconnect], [Server.Hangup],
+//     [Server.ExpireSessions], [Server.EndSubscriptions],
+//     [Server.DropSubscriptions], [Server.RevokeToken];
+//   - the endpoint of 2024-11-05: OldSSEOptions; credentials: AuthOptions.
+//
+// Entries carry the time of their arrival, fake time inside a bubble.
+//
 // File map: server.go the script; log.go entries and violations; request.go
-// what handlers get and return; behave.go ready-made handlers; message.go the
-// strict reader; dispatch.go requests, notifications and answers; modern.go and
-// legacy.go the rules of each era; features.go the built-in methods; events.go
-// outgoing messages; http.go, sse.go, memory.go, stdio.go, pipe.go, child.go the ways to
-// serve. The package imports nothing of the client it tests.
+// what handlers get and return; behave.go and flood.go ready-made handlers;
+// message.go the strict reader; dispatch.go requests, notifications and
+// answers; modern.go and legacy.go the rules of each era; features.go the
+// built-in methods; listen.go subscriptions; rounds.go and tasks.go input and
+// tasks; logging.go log levels; events.go outgoing messages; http.go, sse.go,
+// oldsse.go, auth.go, loopback.go, memory.go, stdio.go, pipe.go, child.go the ways to serve.
+// The package imports nothing of the client it tests.
 package mcptest

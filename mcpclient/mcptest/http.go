@@ -5,46 +5,11 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 )
-
-// StartHTTP serves s on a loopback port until the test ends and returns the
-// URL of its endpoint. The test fails for every violation left then.
-func StartHTTP(t TB, s *Server) string {
-	t.Helper()
-	s.init()
-	ts := httptest.NewUnstartedServer(s)
-	ts.Listener = &downListener{ts.Listener, s}
-	ts.Start()
-	s.onDisconnect(ts.CloseClientConnections)
-	Check(t, s)
-	t.Cleanup(func() {
-		s.Close() // first, since ts.Close waits for open exchanges
-		ts.Close()
-	})
-	return ts.URL + "/mcp"
-}
-
-// downListener closes new connections at once while the server is down.
-type downListener struct {
-	net.Listener
-	s *Server
-}
-
-func (l *downListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil || !l.s.isDown() {
-			return c, err
-		}
-		_ = c.Close() // that is the fault
-	}
-}
 
 // ServeHTTP is the MCP endpoint, at any path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -320,13 +285,16 @@ func (x *exchange) pump(c *conn, out *events, i int, r *Request) {
 		}
 		var tail [][]byte
 		if ev.answer {
-			tail = x.tail(r)
+			tail = x.tail(r, sse != nil)
 		}
 		if sse == nil && ev.answer && (!x.s.SSE.Always && len(tail) == 0 || ev.status >= 400 || ev.reply != nil) {
 			x.plain(out, ev)
 			return
 		}
 		if sse == nil {
+			if r != nil && r.Method == "initialize" && c.http && c.id != "" {
+				out.setHeader("Mcp-Session-Id", c.id) // headers go out before the answer
+			}
 			sse = x.openSSE(out)
 		}
 		if ev.answer && x.s.SSE.EndWithoutResponse && first {
@@ -345,10 +313,11 @@ func (x *exchange) pump(c *conn, out *events, i int, r *Request) {
 	}
 }
 
-// tail returns what follows the answer of a request.
-func (x *exchange) tail(r *Request) [][]byte {
+// tail returns what follows the answer of a request; streaming says that the
+// answer has become an event stream already.
+func (x *exchange) tail(r *Request, streaming bool) [][]byte {
 	var tail [][]byte
-	if x.s.SSE.Always {
+	if streaming || x.s.SSE.Always {
 		for _, raw := range x.s.SSE.Tail {
 			tail = append(tail, []byte(raw))
 		}

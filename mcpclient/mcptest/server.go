@@ -124,6 +124,8 @@ type Server struct {
 	tasks    map[string]*task // by id
 	refused  int              // exchanges answered 401
 	tokens   int              // tokens issued
+	revoked  int              // how many of them are not valid any more
+	nextTask int
 }
 
 // SessionOptions script the sessions of a legacy HTTP server.
@@ -168,6 +170,7 @@ type StdioOptions struct {
 	NoFinalNewline bool     // no newline after the last message
 	ExitAfter      int      // end the connection after n answers; 0 = never
 	StopReading    bool     // never read
+	StopAfter      int      // stop reading after n messages; 0 = never
 	Stderr         []string // (child) lines on stderr at the start
 	StderrFlood    int      // (child) bytes of stderr before the first answer
 	IgnoreEOF      bool     // (child) go on after stdin ended
@@ -378,14 +381,4 @@ func (s *Server) onDisconnect(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cut = append(s.cut, f)
-}
-
-// EndSubscriptions ends all modern subscriptions gracefully, with a result.
-func (s *Server) EndSubscriptions() {
-	s.mu.Lock()
-	subs := slices.Clone(s.subs)
-	s.mu.Unlock()
-	for _, sub := range subs {
-		sub.end()
-	}
 }

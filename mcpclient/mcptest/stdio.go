@@ -51,7 +51,11 @@ func (s *Server) readLines(c *conn, r io.Reader) error {
 		return nil
 	}
 	in := bufio.NewReader(r)
-	for {
+	for n := 0; ; n++ {
+		if s.Stdio.StopAfter > 0 && n >= s.Stdio.StopAfter {
+			<-c.ctx.Done()
+			return nil
+		}
 		line, err := in.ReadBytes('\n')
 		if len(line) > 0 {
 			if err != nil {
