@@ -7,7 +7,7 @@ GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 IMAGE ?= mcpbridge:dev
 BASE ?= origin/main
-FUZZTIME ?= 10s
+FUZZTIME ?= 60s
 BENCH ?= .
 
 BUF := tools/buf
@@ -40,12 +40,22 @@ test-e2e: ## Run the end-to-end tests against real MCP servers
 	test/setup.sh
 	cd test && $(GO) test -v -count=1 -timeout 15m ./... 2>&1 | { grep -E -v '^ *(=== |--- PASS)' || true; }
 
+.PHONY: conformance
+conformance: ## Run the client through the official conformance suite (Linux, amd64)
+	test/conformance/setup.sh
+	cd test && $(GO) run ./conformance/run
+
+.PHONY: test-zoo
+test-zoo: ## Drive the client against many real MCP servers
+	test/zoo/setup.sh
+	cd test && ZOO=1 $(GO) test -count=1 -timeout 10m ./zoo
+
 .PHONY: test-docker
 test-docker: ## Build the image, run it and check its behaviour and size
 	test/docker/run.sh
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME (10s)
+fuzz: ## Run every fuzz target for FUZZTIME (60s)
 	for pkg in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' "$$pkg" | grep '^Fuzz' || true); do \
 			echo "$$pkg $$target"; \
@@ -56,6 +66,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s)
 .PHONY: bench
 bench: ## Measure the CPU per call beside a bare POST and the official SDK
 	cd test && $(GO) run ./bench
+
+.PHONY: bench-client
+bench-client: ## Measure the client's CPU and allocations beside the official SDK's (Linux)
+	cd test && $(GO) run ./clientbench
 
 .PHONY: bench-micro
 bench-micro: ## Run the microbenchmarks that match BENCH (all)

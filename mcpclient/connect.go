@@ -135,6 +135,9 @@ type probe struct {
 	err   error
 }
 
+// modern reports whether the server answered that it speaks our modern version.
+func (p probe) modern() bool { return p.err == nil && p.found.version != "" }
+
 // detect finds out the era by asking server/discover and reading what comes
 // back, or does not.
 func (n *negotiation) detect(ctx context.Context) (*session, error) {
@@ -189,9 +192,13 @@ func (n *negotiation) initializeUnlessProbeAnswers(ctx context.Context, probed <
 	for {
 		select {
 		case o := <-initialized:
+			if o.err != nil && probed != nil && n.answersYet(ctx, probed) {
+				// a server that had just understood the probe refuses a handshake
+				return n.modernAfterAll(ctx)
+			}
 			return n.settle(ctx, o.s, o.err)
 		case p := <-probed:
-			if p.err == nil && p.found.version != "" {
+			if p.modern() {
 				n.c.setKnownEra(EraModern) // for the next attempt, should this one run out of time
 				stop()
 				<-initialized
@@ -200,6 +207,21 @@ func (n *negotiation) initializeUnlessProbeAnswers(ctx context.Context, probed <
 			probed = nil // it says nothing new; the handshake decides
 		}
 	}
+}
+
+// answersYet waits a moment for the probe, whose answer may be on its way behind
+// a refused handshake.
+func (n *negotiation) answersYet(ctx context.Context, probed <-chan probe) bool {
+	const moment = time.Second
+	timer := time.NewTimer(moment)
+	defer timer.Stop()
+	select {
+	case p := <-probed:
+		return p.modern()
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // settle reads the outcome of a handshake that followed an unanswered probe.

@@ -62,6 +62,9 @@ func (sub *Subscription) runChanges(s *session) {
 // changesRefused says so once a connection. A server that does not have the
 // method is no fault (Kuadrant#1484).
 func (c *Client) changesRefused(err error) {
+	if c.lifetime.Err() != nil {
+		return // nobody refused anything: the client is closed
+	}
 	const text = "the server does not serve list changes; cached lists obey ttlMs alone"
 	if e, ok := errors.AsType[*Error](err); ok && (e.Status == 404 || e.RPC != nil && e.RPC.Code == CodeMethodNotFound) {
 		c.log.Info(text, "error", err)

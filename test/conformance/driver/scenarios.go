@@ -12,6 +12,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 )
 
+// connect is all that a server without capabilities can be asked for.
+func connect(ctx context.Context, c *mcpclient.Client) error { return c.Connect(ctx) }
+
 func list(ctx context.Context, c *mcpclient.Client) error {
 	_, err := c.ListTools(ctx)
 	return err
