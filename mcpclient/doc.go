@@ -28,7 +28,7 @@
 //	engine.go       the reconnect engine: acquire, attempts, loss, pacing
 //	connect.go      era detection and version choice
 //	handshake.go    server/discover, initialize, what servers declare
-//	send.go         one request from the caller to the wire and back
+//	send.go, result.go  one request from the caller to the wire and back
 //	rounds.go, input.go, elicit.go  questions of the server, and repeated requests
 //	tasks.go, taskwait.go  the tasks extension
 //	subscription*.go  change notifications of both eras behind one handle
@@ -39,7 +39,7 @@
 //	listener.go, handlers.go, presets.go  who is told, who answers, other clients' settings
 //	failure.go      timeouts, error classification, what may be retried
 //	operations.go   tools, resources, prompts, completion
-//	list.go         pagination and list caches
+//	list.go, page.go  list caches; pages
 //	paramheader.go  x-mcp-header: tool parameters mirrored into HTTP headers
 //	inbound.go      what servers send on their own account
 //	meta.go, call.go, options.go, errors.go, status.go, version.go  the vocabulary
