@@ -65,7 +65,8 @@ func (c *Client) classify(ctx context.Context, call *Call, err error) error {
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		e := contextError(ctx, "there was no answer before")
-		e.Method, e.Name, e.Sent = call.Method, call.Name, true
+		e.Method, e.Name, e.Sent = call.Method, call.Name, !errors.Is(err, transport.ErrUnsent)
+		e.SafeToRetry = !e.Sent
 		return e
 	}
 	out := &Error{Kind: KindInternal, Method: call.Method, Name: call.Name, Message: "the transport failed", Err: err}

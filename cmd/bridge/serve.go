@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,6 +113,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) er
 		return err
 	}
 	set, err := targets.New(cfg, targets.Deps{
+		Supervisor:   supervisor(),
 		Logger:       log,
 		Version:      version,
 		Interceptors: []mcpclient.Interceptor{telemetry.Interceptor()},
@@ -159,6 +161,16 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) er
 	}
 	ending(ctx, log, "targets", targetsBudget, set.Close)
 	return failed
+}
+
+// supervisor is the command line that runs child processes so that nothing of
+// them outlives this program, however it ends; nil where there is no such thing.
+func supervisor() []string {
+	self, err := os.Executable()
+	if err != nil || runtime.GOOS != "linux" {
+		return nil
+	}
+	return []string{self, superviseArg}
 }
 
 // targetsBudget bounds the end of sessions and child processes; a child that

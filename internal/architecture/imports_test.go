@@ -19,7 +19,7 @@ const module = "github.com/mcpbridge/mcpbridge/"
 // allowed says which packages of ours a package may import outside of tests.
 // A new package must be added here: who may import whom is decided in review.
 var allowed = map[string][]string{
-	"cmd/bridge":              {"internal/config", "internal/demo", "internal/targets", "mcpclient", "otel", "server"},
+	"cmd/bridge":              {"internal/config", "internal/demo", "internal/targets", "mcpclient", "mcpclient/transport", "otel", "server"},
 	"examples/goclient":       {"gen/mcpbridge/v1", "gen/mcpbridge/v1/mcpbridgev1connect"},
 	"internal/config":         nil,
 	"internal/demo":           nil,

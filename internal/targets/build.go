@@ -60,20 +60,22 @@ func (b *builder) transport(name string, c *config.Target) (transport.Transport,
 			Env:           childEnviron(environ, c.Env),
 			StopTimeout:   max(c.Restart.StopTimeout, time.Nanosecond), // the transport's zero is its default
 			MaxReplyBytes: int64(c.MaxReplyBytes),
+			Supervisor:    b.deps.Supervisor,
+			Redact:        c.Redactor(),
 			Logger:        logger,
 		}, nil
 	}
 	if network, address, ok := c.Socket(); ok {
-		return valid(&transport.Socket{Network: network, Address: address, MaxReplyBytes: int64(c.MaxReplyBytes), Logger: logger})
+		return valid(&transport.Socket{Network: network, Address: address, MaxReplyBytes: int64(c.MaxReplyBytes), Redact: c.Redactor(), Logger: logger})
 	}
 	header := make(http.Header, len(c.Headers))
 	for key, value := range c.Headers {
 		header.Set(key, value.Reveal())
 	}
 	if c.Transport == config.TransportSSE {
-		return valid(&transport.SSE{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Logger: logger})
+		return valid(&transport.SSE{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Redact: c.Redactor(), Logger: logger})
 	}
-	h := &transport.HTTP{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Logger: logger}
+	h := &transport.HTTP{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Redact: c.Redactor(), Logger: logger}
 	if c.Transport == config.TransportStreamableHTTP {
 		h.SSEFallback = transport.SSENever
 	}

@@ -40,6 +40,9 @@ type Deps struct {
 	// Environ is what child processes inherit from, as NAME=VALUE; nil = the
 	// environment of this process.
 	Environ []string
+	// Supervisor is the start of the command line of transport.Supervise in
+	// this program; empty = child processes are not supervised.
+	Supervisor []string
 }
 
 // ErrRequired says that a target must be named because several are configured.

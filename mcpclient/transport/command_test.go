@@ -50,11 +50,31 @@ func runChild(role string) int {
 		if err := cmd.Start(); err != nil {
 			return 1
 		}
-	case "bridge":
+	case "tree": // a child, one in a session of its own, and an orphan of that kind
+		for i, script := range []string{"trap '' TERM; sleep 1000 & wait; wait", "trap '' TERM; sleep 1000 & wait; wait", "trap '' TERM; sleep 1000 &"} {
+			cmd := exec.Command("sh", "-c", script)
+			cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{held}, &syscall.SysProcAttr{Setsid: i > 0}
+			if err := cmd.Start(); err != nil {
+				return 1
+			}
+			if !strings.HasSuffix(script, "wait") {
+				_ = cmd.Wait()
+			}
+		}
+	case "bridge", "supervising bridge":
 		tr := child("stubborn", os.Getenv("INNER_LIFELINE"))
-		if _, err := tr.Dial(context.Background(), nil); err != nil {
+		if role != "bridge" {
+			tr = child("tree", os.Getenv("INNER_LIFELINE"))
+			tr.Supervisor = []string{tr.Path, "supervise"}
+		}
+		conn, err := tr.Dial(context.Background(), nil)
+		if err != nil {
 			return 1
 		}
+		if _, err := conn.Call(context.Background(), legacy(1, "x")); err != nil {
+			return 1
+		}
+		fmt.Println("ready")
 		select {}
 	case "deaf":
 		select {}
@@ -94,6 +114,21 @@ func child(role, fifo string) *Command {
 	if fifo != "" {
 		c.Env = append(c.Env, lifeline+"="+fifo, "PATH="+os.Getenv("PATH"))
 	}
+	return c
+}
+
+// bothWays runs a test with and, where there is one, without a supervisor.
+func bothWays(t *testing.T, test func(t *testing.T, child func(role, fifo string) *Command)) {
+	t.Run("alone", func(t *testing.T) { test(t, child) })
+	if canSupervise {
+		t.Run("supervised", func(t *testing.T) { test(t, supervised) })
+	}
+}
+
+// supervised is a child under a supervisor, which is this binary too.
+func supervised(role, fifo string) *Command {
+	c := child(role, fifo)
+	c.Supervisor = []string{c.Path, "supervise"}
 	return c
 }
 
@@ -149,260 +184,266 @@ func pidOf(t *testing.T, m *jsonrpc.Message) int {
 }
 
 func TestAProcessServesAndLeavesNothingBehind(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := child("banner", "")
-	c.Args, c.Dir = []string{"a", "b c"}, dir
-	conn := dial(t, c, nil)
-	if c.Name() != NameStdio {
-		t.Error(c.Name())
-	}
-	var pid int
-	for id := range int64(100) {
-		m, err := conn.Call(t.Context(), legacy(id, "x"))
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		dir, err := filepath.EvalSymlinks(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := pidOf(t, m); pid != 0 && got != pid {
-			t.Fatal("a second process")
-		} else {
-			pid = got
+		c := child("banner", "")
+		c.Args, c.Dir = []string{"a", "b c"}, dir
+		conn := dial(t, c, nil)
+		if c.Name() != NameStdio {
+			t.Error(c.Name())
 		}
-		if want := fmt.Sprintf(`"env":1,"args":"a b c","dir":%q}`, dir); !strings.HasSuffix(string(m.Result), want) {
-			t.Fatalf("result %s, want %s", m.Result, want)
-		}
-	}
-	start := time.Now()
-	for range 2 {
-		if err := conn.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if took := time.Since(start); took > 4*time.Second {
-		t.Errorf("a polite server took %v to close", took)
-	}
-	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("process %d is still there: %v", pid, err)
-	}
-	wantError(t, conn.Err(), Closed)
-	// A transport can be dialed again.
-	if _, err := dial(t, c, nil).Call(t.Context(), legacy(1, "x")); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestFault62_StderrIsDrainedAndItsEndKept(t *testing.T) {
-	c := child("flood", "")
-	if c.StderrTail() != nil {
-		t.Error("lines before the first process")
-	}
-	conn := dial(t, c, nil)
-	if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	lines := c.StderrTail()
-	if !slices.Contains(lines, "last words") { // a coverage build adds a line
-		t.Errorf("%d lines", len(lines))
-	}
-	if n := len(strings.Join(lines, "\n")); n > stderrBytes {
-		t.Errorf("%d bytes kept", n)
-	}
-}
-
-func TestFault65_TheEndOfAProcessIsNamedAfterItsLastWords(t *testing.T) {
-	conn := dial(t, child("exit", ""), nil)
-	if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
-		t.Fatal(err)
-	}
-	<-conn.Done()
-	if e := wantError(t, conn.Err(), Lost); !strings.Contains(e.Message, "exit status 3") {
-		t.Errorf("message %q", e.Message)
-	}
-	_, err := conn.Call(t.Context(), legacy(2, "x"))
-	wantError(t, err, NotSent)
-}
-
-func TestAKilledProcessLosesItsCalls(t *testing.T) {
-	conn := dial(t, child("deaf", ""), nil)
-	out := call(t.Context(), conn, 1)
-	p, ok := conn.(*processConn)
-	if !ok {
-		t.Fatalf("connection is %T", conn)
-	}
-	if err := syscall.Kill(p.process.Pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	// Written into the pipe before the end, or not.
-	e, ok := errors.AsType[*Error]((<-out).err)
-	if !ok || e.Kind != Lost && e.Kind != NotSent {
-		t.Errorf("error: %v", e)
-	}
-	<-conn.Done()
-	if e := wantError(t, conn.Err(), Lost); !strings.Contains(e.Message, "signal: killed") && !strings.Contains(e.Message, "closed its input") {
-		t.Errorf("message %q", e.Message)
-	}
-}
-
-func TestFault64_AStubbornProcessIsKilledWithinTheBudget(t *testing.T) {
-	path, _, gone := fifo(t)
-	c := child("stubborn", path)
-	c.StopTimeout = 800 * time.Millisecond
-	conn := dial(t, c, nil)
-	if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	if err := conn.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(start); took < 500*time.Millisecond || took > 3*time.Second {
-		t.Errorf("took %v", took)
-	}
-	gone()
-}
-
-func TestFault64_AnEndedContextKillsAtOnce(t *testing.T) {
-	path, _, gone := fifo(t)
-	c := child("stubborn", path)
-	c.StopTimeout = time.Hour
-	conn := dial(t, c, nil)
-	if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := conn.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	gone()
-}
-
-func TestFault64_GrandchildrenThatHoldThePipesDieToo(t *testing.T) {
-	for _, role := range []string{"family", "orphan"} {
-		t.Run(role, func(t *testing.T) {
-			path, _, gone := fifo(t)
-			c := child(role, path)
-			c.StopTimeout = 2 * time.Second
-			conn := dial(t, c, nil)
-			if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
+		var pid int
+		for id := range int64(100) {
+			m, err := conn.Call(t.Context(), legacy(id, "x"))
+			if err != nil {
 				t.Fatal(err)
 			}
-			if role == "orphan" { // the server exits by itself, its child stays
-				<-conn.Done()
-				if e := wantError(t, conn.Err(), Lost); !strings.Contains(e.Message, "exit status 3") {
-					t.Errorf("message %q", e.Message)
-				}
+			if got := pidOf(t, m); pid != 0 && got != pid {
+				t.Fatal("a second process")
+			} else {
+				pid = got
 			}
+			if want := fmt.Sprintf(`"env":1,"args":"a b c","dir":%q}`, dir); !strings.HasSuffix(string(m.Result), want) {
+				t.Fatalf("result %s, want %s", m.Result, want)
+			}
+		}
+		start := time.Now()
+		for range 2 {
 			if err := conn.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			gone()
-		})
-	}
+		}
+		if took := time.Since(start); took > 4*time.Second {
+			t.Errorf("a polite server took %v to close", took)
+		}
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("process %d is still there: %v", pid, err)
+		}
+		wantError(t, conn.Err(), Closed)
+		// A transport can be dialed again.
+		if _, err := dial(t, c, nil).Call(t.Context(), legacy(1, "x")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestFault62_StderrIsDrainedAndItsEndKept(t *testing.T) {
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		c := child("flood", "")
+		if c.StderrTail() != nil {
+			t.Error("lines before the first process")
+		}
+		conn := dial(t, c, nil)
+		if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lines := c.StderrTail()
+		if !slices.Contains(lines, "last words") { // a coverage build adds a line
+			t.Errorf("%d lines", len(lines))
+		}
+		if n := len(strings.Join(lines, "\n")); n > stderrBytes {
+			t.Errorf("%d bytes kept", n)
+		}
+	})
+}
+
+func TestFault65_TheEndOfAProcessIsNamedAfterItsLastWords(t *testing.T) {
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		conn := dial(t, child("exit", ""), nil)
+		if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
+			t.Fatal(err)
+		}
+		<-conn.Done()
+		if e := wantError(t, conn.Err(), Lost); !strings.Contains(e.Message, "exit status 3") {
+			t.Errorf("message %q", e.Message)
+		}
+		_, err := conn.Call(t.Context(), legacy(2, "x"))
+		wantError(t, err, NotSent)
+	})
+}
+
+func TestAKilledProcessLosesItsCalls(t *testing.T) {
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		conn := dial(t, child("deaf", ""), nil)
+		out := call(t.Context(), conn, 1)
+		p, ok := conn.(*processConn)
+		if !ok {
+			t.Fatalf("connection is %T", conn)
+		}
+		if err := syscall.Kill(p.process.Pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		// Written into the pipe before the end, or not.
+		e, ok := errors.AsType[*Error]((<-out).err)
+		if !ok || e.Kind != Lost && e.Kind != NotSent {
+			t.Errorf("error: %v", e)
+		}
+		<-conn.Done()
+		if e := wantError(t, conn.Err(), Lost); !strings.Contains(e.Message, "signal: killed") && !strings.Contains(e.Message, "closed its input") {
+			t.Errorf("message %q", e.Message)
+		}
+	})
+}
+
+func TestFault64_AStubbornProcessIsKilledWithinTheBudget(t *testing.T) {
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		path, _, gone := fifo(t)
+		c := child("stubborn", path)
+		c.StopTimeout = 800 * time.Millisecond
+		conn := dial(t, c, nil)
+		if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := conn.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took < 500*time.Millisecond || took > 3*time.Second {
+			t.Errorf("took %v", took)
+		}
+		gone()
+	})
+}
+
+func TestFault64_AnEndedContextKillsAtOnce(t *testing.T) {
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		path, _, gone := fifo(t)
+		c := child("stubborn", path)
+		c.StopTimeout = time.Hour
+		conn := dial(t, c, nil)
+		if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := conn.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		gone()
+	})
+}
+
+func TestFault64_GrandchildrenThatHoldThePipesDieToo(t *testing.T) {
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		for _, role := range []string{"family", "orphan"} {
+			t.Run(role, func(t *testing.T) {
+				path, _, gone := fifo(t)
+				c := child(role, path)
+				c.StopTimeout = 2 * time.Second
+				conn := dial(t, c, nil)
+				if _, err := conn.Call(t.Context(), legacy(1, "x")); err != nil {
+					t.Fatal(err)
+				}
+				if role == "orphan" { // the server exits by itself, its child stays
+					<-conn.Done()
+					if e := wantError(t, conn.Err(), Lost); !strings.Contains(e.Message, "exit status 3") {
+						t.Errorf("message %q", e.Message)
+					}
+				}
+				if err := conn.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				gone()
+			})
+		}
+	})
 }
 
 func TestFault67_ADeafProcessDoesNotHoldACallPastItsDeadline(t *testing.T) {
-	c := child("deaf", "")
-	c.StopTimeout = 400 * time.Millisecond
-	conn := dial(t, c, nil)
-	r := legacy(1, "x")
-	r.Body = jsonrpc.AppendRequest(nil, r.ID, "x", []byte(`{"x":"`+strings.Repeat("x", 1<<20)+`"}`))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	start := time.Now()
-	if _, err := conn.Call(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("error: %v", err)
-	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("took %v", took)
-	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		c := child("deaf", "")
+		c.StopTimeout = 400 * time.Millisecond
+		conn := dial(t, c, nil)
+		r := legacy(1, "x")
+		r.Body = jsonrpc.AppendRequest(nil, r.ID, "x", []byte(`{"x":"`+strings.Repeat("x", 1<<20)+`"}`))
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if _, err := conn.Call(ctx, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error: %v", err)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if err := conn.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestStartFailuresNameTheCommandAndTheReason(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string, mode os.FileMode) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	write("plain", "x", 0o600)
-	for name, tt := range map[string]struct {
-		c    *Command
-		says string
-	}{
-		"empty":          {&Command{}, "empty"},
-		"not in PATH":    {&Command{Path: "no-such-mcp-server", Args: []string{"secret"}}, `"no-such-mcp-server": it is in no directory of PATH`},
-		"PATH of Env":    {&Command{Path: "sh", Env: []string{"PATH=" + dir}}, "PATH"},
-		"not executable": {&Command{Path: "plain", Env: []string{"PATH=" + dir}}, "not executable"},
-		"no file":        {&Command{Path: dir + "/none"}, "does not exist"},
-		"no permission":  {&Command{Path: dir + "/plain"}, "permission denied"},
-		"no interpreter": {&Command{Path: write("bad", "#!/no/such/interpreter\n", 0o700)}, "interpreter"},
-		"no program":     {&Command{Path: write("text", "hello", 0o700)}, "no program"},
-		"no directory":   {&Command{Path: "sh", Dir: dir + "/none"}, "working directory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := tt.c.Dial(t.Context(), nil)
-			e := wantError(t, err, NotSent)
-			if !strings.Contains(e.Message, tt.says) || strings.Contains(e.Message, "secret") {
-				t.Errorf("message %q does not say %q, or too much", e.Message, tt.says)
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		dir := t.TempDir()
+		write := func(name, text string, mode os.FileMode) string {
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte(text), mode); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := child("banner", "").Dial(ctx, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("Dial with a dead context: %v", err)
-	}
+			return path
+		}
+		write("plain", "x", 0o600)
+		for name, tt := range map[string]struct {
+			c    *Command
+			says string
+		}{
+			"empty":          {&Command{}, "empty"},
+			"not in PATH":    {&Command{Path: "no-such-mcp-server", Args: []string{"secret"}}, `"no-such-mcp-server": it is in no directory of PATH`},
+			"PATH of Env":    {&Command{Path: "sh", Env: []string{"PATH=" + dir}}, "PATH"},
+			"not executable": {&Command{Path: "plain", Env: []string{"PATH=" + dir}}, "not executable"},
+			"no file":        {&Command{Path: dir + "/none"}, "does not exist"},
+			"no permission":  {&Command{Path: dir + "/plain"}, "permission denied"},
+			"no interpreter": {&Command{Path: write("bad", "#!/no/such/interpreter\n", 0o700)}, "interpreter"},
+			"no program":     {&Command{Path: write("text", "hello", 0o700)}, "no program"},
+			"no directory":   {&Command{Path: "sh", Dir: dir + "/none"}, "working directory"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				tt.c.Supervisor = child("", "").Supervisor
+				_, err := tt.c.Dial(t.Context(), nil)
+				e := wantError(t, err, NotSent)
+				if !strings.Contains(e.Message, tt.says) || strings.Contains(e.Message, "secret") {
+					t.Errorf("message %q does not say %q, or too much", e.Message, tt.says)
+				}
+			})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := child("banner", "").Dial(ctx, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("Dial with a dead context: %v", err)
+		}
+	})
 }
 
 func TestTheProgramIsLookedUpInThePATHOfItsEnvironment(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.Symlink(exe, filepath.Join(dir, "my-server")); err != nil {
-		t.Fatal(err)
-	}
-	c := child("banner", "")
-	c.Path, c.Env = "my-server", append(c.Env, "PATH=.:/no/such/dir:"+dir)
-	if _, err := dial(t, c, nil).Call(t.Context(), legacy(1, "x")); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestStderrTailKeepsWholeLines(t *testing.T) {
-	var s stderrTail
-	for i := range 100000 {
-		s.write(fmt.Appendf(nil, "line %d\r\n", i))
-	}
-	lines := s.lines()
-	first, _ := strconv.Atoi(strings.TrimPrefix(lines[0], "line "))
-	if lines[len(lines)-1] != "line 99999" || lines[0] != fmt.Sprintf("line %d", 100000-len(lines)) || first == 0 {
-		t.Errorf("%q to %q, %d lines", lines[0], lines[len(lines)-1], len(lines))
-	}
-	var short stderrTail
-	short.write([]byte("a\xff\nb"))
-	if got := strings.Join(short.lines(), "|"); got != "a\uFFFD|b" {
-		t.Errorf("lines %q", got)
-	}
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := os.Symlink(exe, filepath.Join(dir, "my-server")); err != nil {
+			t.Fatal(err)
+		}
+		c := child("banner", "")
+		c.Path, c.Env = "my-server", append(c.Env, "PATH=.:/no/such/dir:"+dir)
+		if _, err := dial(t, c, nil).Call(t.Context(), legacy(1, "x")); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestTheLastWordsOfAServerThatCannotStartAreThereWithDone(t *testing.T) {
-	c := &Command{Path: "sh", Args: []string{"-c", "echo 'missing API_KEY' >&2; exit 1"}}
-	conn := dial(t, c, nil)
-	<-conn.Done()
-	if got := c.StderrTail(); len(got) != 1 || got[0] != "missing API_KEY" {
-		t.Errorf("stderr %q", got)
-	}
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		c := &Command{Path: "sh", Args: []string{"-c", "echo 'missing API_KEY' >&2; exit 1"}, Supervisor: child("", "").Supervisor}
+		conn := dial(t, c, nil)
+		<-conn.Done()
+		if got := c.StderrTail(); len(got) != 1 || got[0] != "missing API_KEY" {
+			t.Errorf("stderr %q", got)
+		}
+	})
 }

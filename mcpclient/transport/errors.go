@@ -1,14 +1,18 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 )
+
+// ErrUnsent is wrapped into a context's error by Call, Notify and Reply when
+// surely nothing of the message has reached the server. Without it something
+// may have.
+var ErrUnsent = errors.New("nothing of it was sent")
 
 // ErrorKind says what became of a message.
 type ErrorKind int
@@ -89,26 +93,13 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Kind == e.Kind
 }
 
-// excerptBytes bounds what an error message shows of a reply.
-const excerptBytes = 200
-
-// excerpt returns the start of b in printable form, at most excerptBytes long.
-func excerpt(b []byte) string {
-	var s strings.Builder
-	for len(b) > 0 {
-		r, size := utf8.DecodeRune(b)
-		b = b[size:]
-		switch {
-		case r == '\n' || r == '\r' || r == '\t':
-			r = ' '
-		case r == utf8.RuneError || !unicode.IsPrint(r):
-			r = '.'
-		}
-		if s.Len()+utf8.RuneLen(r) > excerptBytes-len("…") {
-			s.WriteString("…")
-			break
-		}
-		s.WriteRune(r)
-	}
-	return s.String()
+// unsent is a context's error for a message of which nothing was sent.
+func unsent(r *Request, cause error) error {
+	return fmt.Errorf("%s was not sent: %w (%w)", subject(r), cause, ErrUnsent)
 }
+
+// tooDeepText is for replies beyond the depth to which JSON is read.
+const tooDeepText = "the response is nested more than 10,000 levels deep, which is not read; let the server return flatter data"
+
+// tooDeep recognises the decoder's error for them, which has no name.
+func tooDeep(err error) bool { return strings.Contains(err.Error(), "exceeded max depth") }

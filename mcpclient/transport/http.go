@@ -38,12 +38,17 @@ type HTTP struct {
 	// LenientIDs lets a response with the id "7" answer our request 7, and the
 	// other way round.
 	LenientIDs bool
+	// Redact replaces secrets in what the server says, before any of it goes
+	// into an error's message or a log record; nil = leave it as it is. It must
+	// be safe for concurrent use.
+	Redact func(string) string
 	// Logger; nil = no logs.
 	Logger *slog.Logger
 
 	setup   sync.Once
 	client  *http.Client
 	own     bool
+	plain   bool        // requests go right to an *http.Transport
 	readers sync.Pool   // of *bufio.Reader, for event streams
 	onlySSE atomic.Bool // the server was last seen to speak only HTTP+SSE
 }
@@ -93,10 +98,10 @@ func (h *HTTP) dial(ctx context.Context, handler Handler) (*httpConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("dial %s: %w", u.Host, err)
 	}
-	h.setup.Do(func() { h.client, h.own = h.newClient(u.Scheme) })
+	h.setup.Do(func() { h.client, h.own, h.plain = h.newClient(u.Scheme) })
 	c := &httpConn{
 		transport: h, client: h.client, url: u, host: u.Host, handler: handler,
-		log: h.Logger, limit: h.MaxReplyBytes, done: make(chan struct{}), calls: make(map[jsonrpc.ID]struct{}),
+		log: h.Logger, redact: h.Redact, limit: h.MaxReplyBytes, done: make(chan struct{}), calls: make(map[jsonrpc.ID]struct{}),
 		base: http.Header{"User-Agent": {"mcpbridge"}},
 	}
 	if c.handler == nil {
@@ -128,6 +133,7 @@ type httpConn struct {
 	base      http.Header
 	handler   Handler
 	log       *slog.Logger
+	redact    redactor
 	limit     int64
 
 	//nolint:containedctx // it ends at Close
@@ -152,22 +158,6 @@ type httpConn struct {
 	listening bool
 }
 
-// exchange is one request of ours with whatever answers it.
-type exchange struct {
-	conn *httpConn
-	//nolint:containedctx // the caller's; an exchange lives inside of one call
-	parent context.Context
-	//nolint:containedctx // it ends with parent, Close, or end
-	ctx     context.Context
-	cancel  context.CancelFunc
-	stop    func() bool
-	req     *Request
-	session string // the session id that was sent
-	offered string // the session id in the reply
-	wrote   atomic.Bool
-	linger  bool // a drain goroutine ends ctx
-}
-
 // Call sends a request and waits for its response.
 func (c *httpConn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error) {
 	if r.ID.IsZero() {
@@ -178,7 +168,7 @@ func (c *httpConn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, erro
 		return nil, err
 	}
 	defer x.end()
-	resp, err := x.post() //nolint:bodyclose // response closes it
+	resp, err := x.post()
 	if err != nil {
 		return nil, err
 	}
@@ -214,97 +204,31 @@ func (c *httpConn) send(ctx context.Context, r *Request) error {
 	return x.deliver()
 }
 
-// deliver sends a message that needs no response.
-func (x *exchange) deliver() error {
-	resp, err := x.post()
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode/100 != 2 {
-		return x.statusError(resp)
-	}
-	if mediaType(resp.Header) == typeStream {
-		_ = resp.Body.Close() // nothing to wait for
-		return nil
-	}
-	x.release(resp.Body)
-	return nil
-}
-
-// begin registers an exchange; end must follow.
-func (c *httpConn) begin(ctx context.Context, r *Request) (*exchange, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s was not sent: %w", subject(r), err)
-	}
-	if err := checkHeader(r.Header); err != nil {
-		return nil, &Error{Kind: Invalid, Message: err.Error()}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, errConnClosed()
-	}
-	x := &exchange{conn: c, parent: ctx, req: r}
-	switch {
-	case r.Modern || r.Method == "initialize":
-	case r.Method == "" && c.offered != "":
-		x.session = c.offered // it answers a request on the stream of initialize
-	default:
-		if c.gone {
-			return nil, errSessionGone(nil)
-		}
-		x.session = c.session
-	}
-	if !r.ID.IsZero() {
-		if _, taken := c.calls[r.ID]; taken {
-			return nil, errDuplicateID(r.ID)
-		}
-		c.calls[r.ID] = struct{}{}
-	}
-	c.wg.Add(1)
-	x.ctx, x.cancel = context.WithCancel(ctx)
-	x.stop = context.AfterFunc(c.ctx, x.cancel)
-	return x, nil
-}
-
-func (x *exchange) end() {
-	c := x.conn
-	if !x.linger {
-		x.stop()
-		x.cancel()
-	}
-	if !x.req.ID.IsZero() {
-		c.mu.Lock()
-		delete(c.calls, x.req.ID)
-		c.mu.Unlock()
-	}
-	c.wg.Done()
-}
-
-// ended returns the error of a caller that left or a connection that was
-// closed; nil while both are there.
-func (x *exchange) ended() error {
-	if err := x.parent.Err(); err != nil {
-		return fmt.Errorf("%s got no response: %w", subject(x.req), err)
-	}
-	if x.conn.ctx.Err() != nil {
-		return errConnClosed()
-	}
-	return nil
-}
-
 // Ready records the negotiated version and opens the GET stream of a legacy
 // server.
 func (c *httpConn) Ready(n Negotiated) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.version = n.Version
 	if n.Modern || c.closed || c.listening || c.transport.NoGetStream {
+		c.mu.Unlock()
 		return
 	}
 	c.listening = true
-	c.wg.Go(c.listen)
+	opened := make(chan struct{})
+	c.wg.Go(func() { c.listen(sync.OnceFunc(func() { close(opened) })) })
+	c.mu.Unlock()
+	timer := time.NewTimer(getWait)
+	defer timer.Stop()
+	select {
+	case <-opened:
+	case <-timer.C:
+	case <-c.ctx.Done():
+	}
 }
+
+// getWait bounds the wait for the response to the GET that opens the stream of
+// a legacy server. Until it is open, a server drops what it asks there.
+const getWait = time.Second
 
 // PerRequestStreams returns true.
 func (c *httpConn) PerRequestStreams() bool { return true }

@@ -9,16 +9,22 @@ import (
 	"time"
 )
 
-// newClient returns the client to use and whether its connections are ours.
-func (h *HTTP) newClient(scheme string) (*http.Client, bool) {
-	client := &http.Client{}
+// newClient returns the client to use, whether its connections are ours, and
+// whether nothing stands between us and an *http.Transport.
+func (h *HTTP) newClient(scheme string) (client *http.Client, own, plain bool) {
+	client = &http.Client{}
 	if h.Client != nil {
 		*client = *h.Client
 	}
 	client.CheckRedirect = checkRedirect
 	client.Timeout = 0
 	if h.Client != nil {
-		return client, false
+		if client.Transport == nil {
+			client.Transport = http.DefaultTransport
+		}
+		_, plain = client.Transport.(*http.Transport)
+		client.Transport = locations{client.Transport}
+		return client, false, plain
 	}
 	// Node and uvicorn drop idle connections after 5 s. A POST written into
 	// that moment is lost without anyone knowing whether it was read, so plain
@@ -27,7 +33,7 @@ func (h *HTTP) newClient(scheme string) (*http.Client, bool) {
 	if scheme == "https" {
 		idle = 50 * time.Second
 	}
-	client.Transport = &http.Transport{
+	client.Transport = locations{&http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
@@ -40,8 +46,38 @@ func (h *HTTP) newClient(scheme string) (*http.Client, bool) {
 		// Compression makes proxies hold back events, and would let a small
 		// reply grow past the limits unseen.
 		DisableCompression: true,
+	}}
+	return client, true, true
+}
+
+// badLocation holds a Location that cannot be used. No server can send a header
+// of this name.
+const badLocation = "bad location"
+
+// locations hides redirects to what is no URL from http.Client, which would
+// forget the reply that holds them.
+type locations struct{ http.RoundTripper }
+
+// RoundTrip sends one request.
+func (l locations) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if err != nil || resp.StatusCode/100 != 3 {
+		return resp, err
 	}
-	return client, true
+	if to := resp.Header.Get("Location"); to != "" {
+		if _, err := r.URL.Parse(to); err != nil {
+			delete(resp.Header, "Location")
+			resp.Header[badLocation] = []string{to}
+		}
+	}
+	return resp, nil
+}
+
+// CloseIdleConnections is for http.Client.
+func (l locations) CloseIdleConnections() {
+	if c, ok := l.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 // newReader returns a buffered reader from the pool; freeReader puts it back.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -26,6 +25,10 @@ func (x *exchange) response(resp *http.Response) (*jsonrpc.Message, error) {
 		x.conn.mu.Lock()
 		x.conn.offered = x.offered
 		x.conn.mu.Unlock()
+	}
+	if coding := contentCoding(resp.Header); coding != "" {
+		_ = resp.Body.Close()
+		return nil, x.compressed(resp, coding)
 	}
 	switch kind := mediaType(resp.Header); {
 	case kind == typeStream:
@@ -50,6 +53,23 @@ func mediaType(h http.Header) string {
 	}
 	return kind
 }
+
+// contentCoding returns how a body is compressed; "" when it is not.
+func contentCoding(h http.Header) string {
+	coding := strings.ToLower(strings.TrimSpace(h.Get("Content-Encoding")))
+	if coding == "identity" {
+		return ""
+	}
+	return coding
+}
+
+// compressed is for replies that came in a coding nobody has asked for.
+func (x *exchange) compressed(resp *http.Response, coding string) error {
+	return x.malformed(resp, nil, "the reply is compressed ("+x.conn.redact.text(coding)+"), which was not asked for; turn compression off for the MCP endpoint, at the server or the proxy before it", nil)
+}
+
+// gzipStart begins every gzip file.
+const gzipStart = "\x1f\x8b"
 
 func jsonType(kind string) bool {
 	return kind == typeJSON || kind == "text/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
@@ -97,7 +117,10 @@ func (x *exchange) document(resp *http.Response, body io.Reader) (*jsonrpc.Messa
 		if ended := x.ended(); ended != nil {
 			return nil, ended
 		}
-		return nil, errLost("the connection to "+c.url.Host+" ended inside the reply", err)
+		return nil, errLost("the connection to "+c.url.Host+" ended inside the reply", c.redact.cover(err))
+	}
+	if bytes.HasPrefix(data, []byte(gzipStart)) {
+		return nil, x.compressed(resp, "gzip")
 	}
 	data = bytes.TrimPrefix(data, []byte(bom))
 	if len(bytes.TrimSpace(data)) == 0 {
@@ -116,7 +139,7 @@ func (x *exchange) document(resp *http.Response, body io.Reader) (*jsonrpc.Messa
 		return nil, x.malformed(resp, data, "the reply is a JSON-RPC "+m.Kind.String()+", not a response", nil)
 	}
 	if !x.adopt(m, true) {
-		return nil, x.malformed(resp, nil, fmt.Sprintf("the response has id %v, the request %v; the server mixes up replies", m.ID, x.req.ID), nil)
+		return nil, x.malformed(resp, nil, fmt.Sprintf("the response has id %s, the request %v; the server mixes up replies", c.redact.text(m.ID.String()), x.req.ID), nil)
 	}
 	return m, nil
 }
@@ -157,10 +180,13 @@ func (x *exchange) adopt(m *jsonrpc.Message, alone bool) bool {
 }
 
 func (x *exchange) malformed(resp *http.Response, data []byte, message string, cause error) error {
-	if len(data) > 0 {
-		message += "; it starts with: " + excerpt(data)
+	if cause != nil && tooDeep(cause) {
+		message = tooDeepText
 	}
-	return &Error{Kind: Malformed, ContentType: mediaType(resp.Header), Message: message, Err: cause}
+	if len(data) > 0 {
+		message += "; it starts with: " + x.conn.redact.excerpt(data)
+	}
+	return &Error{Kind: Malformed, ContentType: mediaType(resp.Header), Message: message, Err: x.conn.redact.cover(cause)}
 }
 
 // unexpectedType is for replies that are neither JSON nor an event stream.
@@ -170,9 +196,9 @@ func (x *exchange) unexpectedType(resp *http.Response) error {
 	if ended := x.ended(); ended != nil {
 		return ended
 	}
-	named := "content type " + kind
+	named := "content type " + x.conn.redact.text(kind)
 	switch {
-	case len(kind) > 100 || excerpt([]byte(kind)) != kind:
+	case len(kind) > 100 || redactor(nil).text(kind) != kind:
 		named = "an invalid content type"
 	case kind == "" && len(data) == 0:
 		return x.malformed(resp, nil, fmt.Sprintf("the server answered %s with HTTP %d and no body; check that the URL is the MCP endpoint", x.req.Method, resp.StatusCode), nil)
@@ -227,23 +253,18 @@ func (x *exchange) statusError(resp *http.Response) error {
 		e.Message = "the server no longer knows this session; initialize a new one"
 		return e
 	}
-	e.Message = fmt.Sprintf("the server answered HTTP %s; %s", strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))), statusHint(resp))
-	if e.RPC == nil && len(bytes.TrimSpace(data)) > 0 && !strings.Contains(e.ContentType, "html") {
-		e.Message += "; it says: " + excerpt(bytes.TrimSpace(data))
+	e.Message = fmt.Sprintf("the server answered HTTP %s; %s", strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))), c.statusHint(resp))
+	if e.RPC == nil && len(bytes.TrimSpace(data)) > 0 && !strings.Contains(e.ContentType, "html") && contentCoding(resp.Header) == "" {
+		e.Message += "; it says: " + c.redact.excerpt(bytes.TrimSpace(data))
 	}
 	return e
 }
 
 // statusHint says what to do about a status.
-func statusHint(resp *http.Response) string {
+func (c *httpConn) statusHint(resp *http.Response) string {
 	switch status := resp.StatusCode; {
 	case status/100 == 3:
-		to, err := url.Parse(resp.Header.Get("Location"))
-		if err == nil && resp.Request != nil {
-			to = resp.Request.URL.ResolveReference(to)
-			return "redirects to " + to.Scheme + "://" + to.Host + " are not followed; configure the final URL"
-		}
-		return "this redirect is not followed; configure the final URL"
+		return c.redirectHint(resp)
 	case status == http.StatusUnauthorized:
 		return "check the target's credentials"
 	case status == http.StatusForbidden:
@@ -256,6 +277,31 @@ func statusHint(resp *http.Response) string {
 		return "the server or a proxy before it failed"
 	}
 	return "the server refuses the request"
+}
+
+// redirectHint says why a redirect was not followed.
+func (c *httpConn) redirectHint(resp *http.Response) string {
+	if bad := resp.Header[badLocation]; len(bad) > 0 {
+		return "its Location header holds no URL but: " + c.redact.text(bad[0])
+	}
+	location := resp.Header.Get("Location")
+	if location == "" {
+		return "it has no Location header that says where to"
+	}
+	from := c.url
+	if resp.Request != nil && resp.Request.URL != nil {
+		from = resp.Request.URL
+	}
+	to, err := from.Parse(location)
+	switch {
+	case err != nil:
+		return "its Location header holds no URL but: " + c.redact.text(location)
+	case !sameOrigin(from, to):
+		return "redirects to " + c.redact.text(to.Scheme+"://"+to.Host) + ", another origin, are not followed; configure the final URL"
+	case resp.StatusCode == http.StatusTemporaryRedirect || resp.StatusCode == http.StatusPermanentRedirect:
+		return fmt.Sprintf("the server redirects in a loop, or more than %d times; configure the final URL", maxRedirects)
+	}
+	return "only redirects with the status 307 or 308 are followed; configure the final URL"
 }
 
 const (

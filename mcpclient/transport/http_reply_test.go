@@ -267,7 +267,7 @@ func TestAnErrorWithoutEndIsReportedAnyway(t *testing.T) {
 }
 
 func TestExcerptsAreShortAndPrintable(t *testing.T) {
-	got := excerpt([]byte("a\tb\x1b[31m\xff" + strings.Repeat("ä", 300)))
+	got := redactor(nil).excerpt([]byte("a\tb\x1b[31m\xff" + strings.Repeat("ä", 300)))
 	if len(got) > excerptBytes || !strings.HasPrefix(got, "a b.[31m.ä") || !strings.HasSuffix(got, "…") {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}

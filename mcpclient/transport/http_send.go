@@ -23,7 +23,11 @@ func (x *exchange) post() (*http.Response, error) {
 	}
 	h := x.header()
 	h["Content-Type"] = []string{typeJSON} // bare: some servers refuse parameters
-	return x.do(http.MethodPost, h, r.Body)
+	resp, err := x.do(http.MethodPost, h, r.Body)
+	if err == nil {
+		x.reach(stageAnswered) // whatever fails from here on, the server had the message
+	}
+	return resp, err
 }
 
 // get asks for an event stream, from lastID on if it is not empty.
@@ -68,8 +72,19 @@ func (x *exchange) header() http.Header {
 func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response, error) {
 	c := x.conn
 	trace := &httptrace.ClientTrace{
-		GetConn:      func(string) { x.wrote.Store(false) }, // also before each repetition
-		WroteHeaders: func() { x.wrote.Store(true) },
+		// Also before each repetition and each redirect. What stands before an
+		// *http.Transport may have reasons of its own to repeat a request.
+		GetConn: func(string) {
+			if c.transport.plain || x.stage.Load() == stageUnknown {
+				x.reach(stageConnecting)
+			}
+		},
+		GotConn: func(httptrace.GotConnInfo) {
+			if x.stage.Load() == stageConnecting {
+				x.reach(stageConnected)
+			}
+		},
+		WroteHeaders: func() { x.reach(stageWritten) },
 	}
 	// An empty reader counts as no body.
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(x.ctx, trace), method, "", bytes.NewReader(body))
@@ -81,16 +96,22 @@ func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response
 	if err == nil {
 		return resp, nil
 	}
+	stage := x.stage.Load()
 	if ended := x.ended(); ended != nil {
+		if cause := x.parent.Err(); cause != nil && stage == stageConnecting {
+			return nil, unsent(x.req, cause)
+		}
 		return nil, ended
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // the URL may hold secrets
 	}
-	if !x.wrote.Load() {
-		return nil, &Error{Kind: NotSent, Message: connectMessage(c.url.Host, err), Err: err}
+	// A plain transport that has not even asked for a connection refuses the
+	// request; of others nothing is known then.
+	if stage == stageConnecting || stage == stageConnected || stage == stageUnknown && c.transport.plain {
+		return nil, &Error{Kind: NotSent, Message: connectMessage(c.url.Host, err), Err: c.redact.cover(err)}
 	}
-	return nil, errLost("the connection to "+c.url.Host+" ended before a response came", err)
+	return nil, errLost("the connection to "+c.url.Host+" ended before a response came", c.redact.cover(err))
 }
 
 // connectMessage says why no connection came about.
@@ -173,7 +194,7 @@ func (c *httpConn) deleteSession(ctx context.Context, session, version string) {
 }
 
 func errLost(message string, cause error) error {
-	return &Error{Kind: Lost, Message: message + "; whether the server acted is unknown", Err: cause}
+	return &Error{Kind: Lost, Message: message, Err: cause}
 }
 
 func errLineBreak() error {

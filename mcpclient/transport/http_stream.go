@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 )
 
@@ -19,6 +21,9 @@ const (
 	// leastRetry keeps a server that asks for no pause from being polled in a
 	// tight loop.
 	leastRetry = 50 * time.Millisecond
+	// heldOpen is how long a shared stream without messages is open before it
+	// counts as one that works.
+	heldOpen = 5 * time.Second
 	// maxResumes bounds attempts to resume a request's stream in a row that
 	// brought no event.
 	maxResumes = 8
@@ -47,7 +52,8 @@ type replyStream struct {
 	x      *exchange
 	lastID string
 	retry  time.Duration // asked for by the server; negative = not
-	misses int           // connections in a row without an event
+	misses int           // connections in a row without a message
+	stuck  int           // connections in a row without even an event
 	broken error         // the last unreadable event
 	shown  []byte        // its data
 }
@@ -63,6 +69,7 @@ func (s *replyStream) read(resp *http.Response) (*jsonrpc.Message, error) {
 	events := newEventReader(r, c.limit, completeJSON)
 	events.lastID, events.pending = s.lastID, s.lastID
 	s.misses++
+	s.stuck++
 	for {
 		ev, err := events.next()
 		s.lastID = events.lastID
@@ -79,7 +86,10 @@ func (s *replyStream) read(resp *http.Response) (*jsonrpc.Message, error) {
 			}
 			return nil, s.ended(resp, err)
 		}
-		s.misses = 0
+		// An event without data only lends its id to the next connection.
+		if s.stuck = 0; len(bytes.TrimSpace(ev.data)) > 0 {
+			s.misses = 0
+		}
 		if m := s.message(ev); m != nil {
 			if m.Kind == jsonrpc.Invalid {
 				_ = resp.Body.Close()
@@ -102,13 +112,13 @@ func (s *replyStream) message(ev event) *jsonrpc.Message {
 			if m != nil && x.adopt(m, false) {
 				return m
 			}
-			c.junk.warn(x.ctx, c.log, "skipped an event that is no JSON-RPC message", "host", c.url.Host, "method", x.req.Method, "error", err, "data", excerpt(data))
+			c.junk.warn(x.ctx, c.log, "skipped an event that is no JSON-RPC message", "host", c.url.Host, "method", x.req.Method, "error", c.redact.cover(err), "data", c.redact.show(data))
 		case m.Kind != jsonrpc.Response:
 			c.handler(Inbound{Message: m, Origin: x.req.ID})
 		case x.adopt(m, false):
 			return m
 		default:
-			c.stray.warn(x.ctx, c.log, "skipped a response to another request", "host", c.url.Host, "method", x.req.Method, "id", x.req.ID.String(), "response_id", m.ID.String())
+			c.stray.warn(x.ctx, c.log, "skipped a response to another request", "host", c.url.Host, "method", x.req.Method, "id", x.req.ID.String(), "response_id", c.redact.show([]byte(m.ID.String())))
 		}
 	}
 	return nil
@@ -159,35 +169,39 @@ func peekStart(r interface {
 // ended says how a stream without a response failed, or that it can be
 // resumed.
 func (s *replyStream) ended(resp *http.Response, cause error) error {
-	if s.lastID != "" && !s.x.req.Modern {
+	if s.lastID != "" && httpguts.ValidHeaderFieldValue(s.lastID) && !s.x.req.Modern {
 		return fmt.Errorf("%w: %w", errStreamEnded, cause)
 	}
 	if s.broken != nil && errors.Is(cause, io.EOF) {
 		return s.x.malformed(resp, s.shown, "the event stream ended without a response but with an event that is no JSON-RPC message", s.broken)
 	}
-	return errLost("the event stream of "+s.x.req.Method+" ended without a response", cause)
+	return errLost("the event stream of "+s.x.req.Method+" ended without a response", s.x.conn.redact.cover(cause))
 }
 
 // resume opens the stream again behind the last event (2025-11-25 transports,
-// Resumability and Redelivery).
+// Resumability and Redelivery). The server has accepted the request: whatever
+// it answers now, the request is lost, never unsent.
 func (s *replyStream) resume(cause error) (*http.Response, error) {
 	x := s.x
-	for {
-		if s.misses > maxResumes {
-			return nil, errLost("the event stream of "+x.req.Method+" ended and could not be resumed", cause)
+	lost := func(how string) error {
+		if ended := x.ended(); ended != nil {
+			return ended
 		}
-		if !pause(x.ctx, reconnectWait(s.retry, s.misses)) {
-			if ended := x.ended(); ended != nil {
-				return nil, ended
-			}
-			return nil, errLost("the event stream of "+x.req.Method+" ended and could not be resumed", cause)
+		return errLost("the event stream of "+x.req.Method+" ended "+how, cause)
+	}
+	for {
+		if s.stuck > maxResumes {
+			return nil, lost("and could not be resumed")
+		}
+		if !pause(x.ctx, reconnectWait(s.retry, s.misses, s.stuck)) {
+			return nil, lost("and could not be resumed")
 		}
 		resp, err := x.get(s.lastID)
 		if err != nil {
-			if x.ended() != nil {
-				return nil, err
+			if ended := x.ended(); ended != nil {
+				return nil, ended
 			}
-			s.misses, cause = s.misses+1, err
+			s.misses, s.stuck, cause = s.misses+1, s.stuck+1, errors.New(err.Error())
 			continue
 		}
 		if resp.StatusCode == http.StatusOK && mediaType(resp.Header) == typeStream {
@@ -196,25 +210,27 @@ func (s *replyStream) resume(cause error) (*http.Response, error) {
 		status := resp.StatusCode
 		if status/100 == 2 {
 			_ = resp.Body.Close()
-			return nil, errLost("the event stream of "+x.req.Method+" ended and the server offers no other", cause)
+			return nil, lost("and the server offers no other")
 		}
-		err = x.statusError(resp)
-		if e, ok := errors.AsType[*Error](err); !ok || e.Kind == SessionGone {
-			return nil, err
-		}
+		// It notes the end of a session, for later requests. Of this one its kind
+		// would say something wrong.
+		cause = errors.New(x.statusError(resp).Error())
 		if !temporary(status) {
-			return nil, errLost(fmt.Sprintf("the event stream of %s ended and resuming it was answered HTTP %d", x.req.Method, status), err)
+			return nil, lost(fmt.Sprintf("and resuming it was answered HTTP %d", status))
 		}
-		s.misses, cause = s.misses+1, err
+		s.misses, s.stuck = s.misses+1, s.stuck+1
 	}
 }
 
-// reconnectWait is the pause before attempt number misses+1: what the server
-// asked for, or a second, growing with every miss. Half of our own part is
-// random so that clients do not come back in step.
-func reconnectWait(retry time.Duration, misses int) time.Duration {
-	if retry >= 0 && misses <= 1 {
-		return max(retry, leastRetry)
+// reconnectWait is the pause before a stream is opened again, after misses
+// connections in a row without a message, of which the last stuck ones had no
+// event at all: what the server asked for, or a second, growing with every
+// miss. Half of our own part is random so that clients do not come back in
+// step. A server that lets us ask again and again for something that takes long
+// is asked in time, but not without end in short steps.
+func reconnectWait(retry time.Duration, misses, stuck int) time.Duration {
+	if retry >= 0 && stuck <= 1 {
+		return max(retry, min(leastRetry<<min(max(misses-1, 0), 10), firstBackoff))
 	}
 	d := lastBackoff
 	if n := max(misses-1, 0); n < 5 {
@@ -250,11 +266,13 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // listen keeps the GET stream of a legacy server open until Close. It never
 // touches the requests: a server without such a stream, or one that loses it,
-// still answers them.
-func (c *httpConn) listen() {
-	s := &sharedStream{retry: -1}
+// still answers them. opened is called once the first attempt has been answered,
+// or is over.
+func (c *httpConn) listen(opened func()) {
+	defer opened()
+	s := &sharedStream{retry: -1, opened: opened}
 	for c.listenOnce(s) {
-		if !pause(c.ctx, max(reconnectWait(s.retry, s.misses), s.after)) {
+		if !pause(c.ctx, max(reconnectWait(s.retry, s.misses, s.misses), s.after)) {
 			return
 		}
 	}
@@ -266,6 +284,7 @@ type sharedStream struct {
 	retry  time.Duration
 	after  time.Duration // from Retry-After
 	misses int
+	opened func() // may be nil
 }
 
 // listenOnce opens the GET stream and follows it; false means that another
@@ -282,12 +301,15 @@ func (c *httpConn) listenOnce(s *sharedStream) bool {
 	x := &exchange{conn: c, parent: ctx, ctx: ctx, cancel: cancel, req: &Request{Version: version}, session: session}
 	s.misses, s.after = s.misses+1, 0
 	resp, err := x.get(s.lastID)
+	if s.opened != nil {
+		s.opened()
+	}
 	if err != nil {
 		c.log.DebugContext(ctx, "the GET stream could not be opened", "host", c.url.Host, "error", err)
 		return c.ctx.Err() == nil
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK || mediaType(resp.Header) != typeStream {
+	if resp.StatusCode != http.StatusOK || mediaType(resp.Header) != typeStream || contentCoding(resp.Header) != "" {
 		s.after = retryAfter(resp.Header.Get("Retry-After"), time.Now())
 		c.log.DebugContext(ctx, "the server offers no GET stream", "host", c.url.Host, "status", resp.StatusCode)
 		return temporary(resp.StatusCode)
@@ -296,9 +318,12 @@ func (c *httpConn) listenOnce(s *sharedStream) bool {
 	defer c.transport.freeReader(r)
 	events := newEventReader(r, c.limit, completeJSON)
 	events.lastID, events.pending = s.lastID, s.lastID
+	opened := time.Now()
 	for {
 		ev, err := events.next()
-		s.lastID = events.lastID
+		if s.lastID = events.lastID; !httpguts.ValidHeaderFieldValue(s.lastID) {
+			s.lastID = "" // it cannot be sent back
+		}
 		if events.retry >= 0 {
 			s.retry = events.retry
 		}
@@ -307,9 +332,15 @@ func (c *httpConn) listenOnce(s *sharedStream) bool {
 			c.large.warn(ctx, c.log, "skipped an event beyond the reply limit on the GET stream", "host", c.url.Host, "limit", c.limit)
 			continue
 		case err != nil:
+			if time.Since(opened) >= heldOpen {
+				s.misses = 0 // it was there, if silent
+			}
 			return c.ctx.Err() == nil
 		}
-		s.misses = 0
+		// An event without data only lends its id to the next connection.
+		if len(bytes.TrimSpace(ev.data)) > 0 {
+			s.misses = 0
+		}
 		c.shared(ctx, ev)
 	}
 }
@@ -320,9 +351,9 @@ func (c *httpConn) shared(ctx context.Context, ev event) {
 		m, err := jsonrpc.Decode(data)
 		switch {
 		case err != nil:
-			c.junk.warn(ctx, c.log, "skipped an event that is no JSON-RPC message on the GET stream", "host", c.url.Host, "error", err, "data", excerpt(data))
+			c.junk.warn(ctx, c.log, "skipped an event that is no JSON-RPC message on the GET stream", "host", c.url.Host, "error", c.redact.cover(err), "data", c.redact.show(data))
 		case m.Kind == jsonrpc.Response:
-			c.stray.warn(ctx, c.log, "skipped a response on the GET stream", "host", c.url.Host, "id", m.ID.String())
+			c.stray.warn(ctx, c.log, "skipped a response on the GET stream", "host", c.url.Host, "id", c.redact.show([]byte(m.ID.String())))
 		default:
 			c.handler(Inbound{Message: m})
 		}

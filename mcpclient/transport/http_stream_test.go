@@ -134,8 +134,9 @@ func TestModernStreamsAndStreamsWithoutIDsAreNotResumed(t *testing.T) {
 }
 
 func TestAResumeThatIsRefusedLosesTheRequest(t *testing.T) {
-	for status, kind := range map[int]ErrorKind{405: Lost, 400: Lost, 200: Lost, 404: SessionGone} {
+	for _, status := range []int{405, 400, 200, 401, 404, 410, 302, 307} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			var posts atomic.Int32
 			server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				m := readRequest(r)
 				w.Header().Set("Mcp-Session-Id", "s")
@@ -146,6 +147,7 @@ func TestAResumeThatIsRefusedLosesTheRequest(t *testing.T) {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = w.Write(jsonrpc.AppendResult(nil, m.ID, nil))
 				case r.Method == http.MethodPost:
+					posts.Add(1)
 					w.Header().Set("Content-Type", "text/event-stream")
 					say(w, "id: 1\nretry: 1\ndata:\n\n")
 				}
@@ -153,7 +155,17 @@ func TestAResumeThatIsRefusedLosesTheRequest(t *testing.T) {
 			conn := dialURL(t, server.URL)
 			initialize(t, conn)
 			_, err := conn.Call(t.Context(), legacy(1, "x"))
-			wantError(t, err, kind)
+			if e := wantError(t, err, Lost); e.Status != 0 || errors.Is(err, &Error{Kind: SessionGone}) || errors.Is(err, &Error{Kind: Status}) {
+				t.Errorf("status %d", e.Status)
+			}
+			if status != 404 {
+				return
+			}
+			_, err = conn.Call(t.Context(), legacy(2, "x")) // the session is known to be gone
+			wantError(t, err, SessionGone)
+			if posts.Load() != 1 {
+				t.Errorf("%d POSTs", posts.Load())
+			}
 		})
 	}
 }
@@ -300,7 +312,7 @@ func TestFault29_GETStreamFailuresAreRetriedSlowly(t *testing.T) {
 	}
 	var last time.Duration
 	for misses, most := range []time.Duration{1, 1, 2, 4, 8, 16, 30, 30, 30} {
-		d := reconnectWait(-1, misses)
+		d := reconnectWait(-1, misses, misses)
 		if d < most*time.Second/2 || d > most*time.Second {
 			t.Errorf("after %d misses: %v, want up to %v s", misses, d, int(most))
 		}
@@ -309,13 +321,13 @@ func TestFault29_GETStreamFailuresAreRetriedSlowly(t *testing.T) {
 	if last < 15*time.Second {
 		t.Errorf("last wait %v", last)
 	}
-	if d := reconnectWait(200*time.Millisecond, 1); d != 200*time.Millisecond {
+	if d := reconnectWait(200*time.Millisecond, 1, 1); d != 200*time.Millisecond {
 		t.Errorf("asked for 200ms: %v", d)
 	}
-	if d := reconnectWait(0, 0); d != leastRetry {
+	if d := reconnectWait(0, 0, 0); d != leastRetry {
 		t.Errorf("asked for 0: %v", d)
 	}
-	if d := reconnectWait(time.Minute, 5); d != time.Minute {
+	if d := reconnectWait(time.Minute, 5, 5); d != time.Minute {
 		t.Errorf("asked for a minute: %v", d)
 	}
 	// An accepted stream that ends at once counts as a miss.
@@ -335,5 +347,38 @@ func TestFault29_GETStreamFailuresAreRetriedSlowly(t *testing.T) {
 	defer busy.Close()
 	if s := new(sharedStream); !dialHTTP(t, &HTTP{URL: busy.URL}).listenOnce(s) || s.after != 7*time.Second {
 		t.Errorf("Retry-After: %v", s.after)
+	}
+}
+
+func TestReadyWaitsUntilTheGETStreamIsOpenButNotForEver(t *testing.T) {
+	for name, answers := range map[string]bool{"it opens": true, "it is never answered": false} {
+		t.Run(name, func(t *testing.T) {
+			var arrived atomic.Bool
+			over := make(chan struct{})
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet {
+					return
+				}
+				arrived.Store(true)
+				if answers {
+					w.Header().Set("Content-Type", "text/event-stream")
+					w.WriteHeader(http.StatusOK)
+					if f, ok := w.(http.Flusher); ok {
+						f.Flush()
+					}
+				}
+				select {
+				case <-r.Context().Done():
+				case <-over:
+				}
+			}))
+			t.Cleanup(srv.Close)
+			t.Cleanup(func() { close(over) })
+			conn := dialHTTP(t, &HTTP{URL: srv.URL})
+			conn.Ready(Negotiated{Version: "2025-11-25"})
+			if !arrived.Load() {
+				t.Error("the server had not seen the GET yet, and would drop what it asks there")
+			}
+		})
 	}
 }

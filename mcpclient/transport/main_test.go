@@ -19,6 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "supervise" {
+		os.Exit(Supervise(os.Args[2:]))
+	}
 	if role := os.Getenv(childRole); role != "" {
 		os.Exit(runChild(role))
 	}

@@ -16,6 +16,7 @@ type mux struct {
 	log     *slog.Logger
 	limit   int64 // of one message; <0 = none
 	lenient bool  // see StreamOptions.LenientIDs
+	redact  redactor
 	stop    func()
 	done    chan struct{}
 	junk    limiter
@@ -31,6 +32,7 @@ type waiter struct {
 	answer   chan<- reply // buffered
 	answered func()       // Request.Answered; may be nil
 	open     bool         // it stays open for as long as the server has news
+	written  bool         // the server has all of the request
 }
 
 // methodListen is the request that stays open (2026-07-28 subscriptions).
@@ -43,7 +45,7 @@ type reply struct {
 
 // newMux fills in the defaults. stop is to be set before the first message; it
 // is called once when the connection has failed.
-func newMux(h Handler, log *slog.Logger, limit int64, lenient bool) mux {
+func newMux(h Handler, log *slog.Logger, limit int64, lenient bool, redact redactor) mux {
 	if h == nil {
 		h = func(Inbound) {}
 	}
@@ -53,7 +55,7 @@ func newMux(h Handler, log *slog.Logger, limit int64, lenient bool) mux {
 	if limit == 0 {
 		limit = DefaultMaxReplyBytes
 	}
-	return mux{handler: h, log: log, limit: limit, lenient: lenient, done: make(chan struct{}), pending: make(map[jsonrpc.ID]waiter)}
+	return mux{handler: h, log: log, limit: limit, lenient: lenient, redact: redact, done: make(chan struct{}), pending: make(map[jsonrpc.ID]waiter)}
 }
 
 // register makes the response to r come to answer, which must be buffered.
@@ -66,7 +68,7 @@ func (s *mux) register(r *Request, answer chan<- reply) error {
 	if _, taken := s.pending[r.ID]; taken {
 		return errDuplicateID(r.ID)
 	}
-	s.pending[r.ID] = waiter{answer, r.Answered, r.Method == methodListen}
+	s.pending[r.ID] = waiter{answer: answer, answered: r.Answered, open: r.Method == methodListen}
 	return nil
 }
 
@@ -74,6 +76,28 @@ func (s *mux) forget(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pending, id)
+}
+
+// wrote notes that the request with this id is at the server.
+func (s *mux) wrote(id jsonrpc.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w, ok := s.pending[id]; ok {
+		w.written = true
+		s.pending[id] = w
+	}
+}
+
+// busy reports whether somebody waits for a response that the server owes.
+func (s *mux) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.pending {
+		if w.written {
+			return true
+		}
+	}
+	return false
 }
 
 // settle gives the outcome to the call with this id; false = nobody waits.
@@ -145,17 +169,26 @@ func (s *mux) message(data []byte) bool {
 	m, err := jsonrpc.Decode(data)
 	switch {
 	case err != nil:
-		if m != nil && s.settle(m.ID, reply{err: &Error{Kind: Malformed, Err: err,
-			Message: "the response is not valid JSON-RPC; it starts with: " + excerpt(data)}}) {
+		message, deep := "the response is not valid JSON-RPC", tooDeep(err)
+		if deep {
+			message = tooDeepText
+		}
+		if m == nil && deep { // the id may stand behind what is too deep
+			if id, ok := jsonrpc.PeekID(data, data[max(0, len(data)-keptTail):]); ok {
+				m = &jsonrpc.Message{ID: id}
+			}
+		}
+		if m != nil && s.settle(m.ID, reply{err: &Error{Kind: Malformed, Err: s.redact.cover(err),
+			Message: message + "; it starts with: " + s.redact.excerpt(data)}}) {
 			return true
 		}
-		s.junk.warn(context.Background(), s.log, "skipped output of the server that is no JSON-RPC message", "error", err, "data", excerpt(data))
+		s.junk.warn(context.Background(), s.log, "skipped output of the server that is no JSON-RPC message", "error", s.redact.cover(err), "data", s.redact.show(data))
 		return false
 	case m.Kind != jsonrpc.Response:
 		s.handler(Inbound{Message: m})
 	case m.ID.IsZero() && m.Error != nil && s.settleOnly(m):
 	case m.ID.IsZero() || !s.settle(m.ID, reply{msg: m}):
-		s.stray.warn(context.Background(), s.log, "skipped a response that no request waits for; it is late, or its id is wrong", "id", m.ID.String())
+		s.stray.warn(context.Background(), s.log, "skipped a response that no request waits for; it is late, or its id is wrong", "id", s.redact.show([]byte(m.ID.String())))
 	}
 	return true
 }
@@ -206,7 +239,7 @@ func (s *mux) oversize(o *oversized) bool {
 	if ok && s.settle(id, reply{err: err}) {
 		return true
 	}
-	s.junk.warn(context.Background(), s.log, "skipped output of the server that exceeds the reply limit", "limit", s.limit, "data", excerpt(o.head))
+	s.junk.warn(context.Background(), s.log, "skipped output of the server that exceeds the reply limit", "limit", s.limit, "data", s.redact.show(o.head))
 	return len(o.head) > 0 && o.head[0] == '{'
 }
 
@@ -253,7 +286,7 @@ func notSent(err error) error {
 	if !ok || e.Kind == Closed || e.Kind == NotSent {
 		return err
 	}
-	return &Error{Kind: NotSent, Message: "the connection to the server has ended; the message was not sent", Err: err}
+	return &Error{Kind: NotSent, Message: e.Message + "; the message was not sent", Err: e.Err}
 }
 
 // limiter keeps one kind of warning from flooding the log.

@@ -32,6 +32,17 @@ func (l *lines) count(text string) int {
 	return strings.Count(l.buf.String(), text)
 }
 
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// debug returns a logger of all levels.
+func (l *lines) debug() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 func TestFault56_JunkInARowEndsTheConnectionAtItsLimit(t *testing.T) {

@@ -30,6 +30,8 @@ type SSE struct {
 	MaxReplyBytes int64
 	// LenientIDs: see StreamOptions.
 	LenientIDs bool
+	// Redact: see HTTP.
+	Redact func(string) string
 	// Logger; nil = no logs.
 	Logger *slog.Logger
 
@@ -48,7 +50,7 @@ func (s *SSE) over() *HTTP {
 	s.setup.Do(func() {
 		s.http = &HTTP{
 			URL: s.URL, Header: s.Header, Client: s.Client, MaxReplyBytes: s.MaxReplyBytes,
-			LenientIDs: s.LenientIDs, Logger: s.Logger, NoGetStream: true, SSEFallback: SSENever,
+			LenientIDs: s.LenientIDs, Redact: s.Redact, Logger: s.Logger, NoGetStream: true, SSEFallback: SSENever,
 		}
 	})
 	return s.http
@@ -79,7 +81,7 @@ func (h *HTTP) dialSSE(ctx context.Context, handler Handler) (*sseConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &sseConn{mux: newMux(handler, h.Logger, h.MaxReplyBytes, h.LenientIDs), peer: peer}
+	c := &sseConn{mux: newMux(handler, h.Logger, h.MaxReplyBytes, h.LenientIDs, h.Redact), peer: peer}
 	c.stop = peer.cancel
 	body, err := c.open(ctx)
 	if err != nil {
@@ -145,7 +147,7 @@ func (c *sseConn) firstEvent(x *exchange) (string, error) {
 			if ended := x.ended(); ended != nil {
 				return "", ended
 			}
-			return "", &Error{Kind: Malformed, Message: "the event stream of " + c.peer.url.Host + " ended before an endpoint event; check that the URL is that of an HTTP+SSE server", Err: err}
+			return "", &Error{Kind: Malformed, Message: "the event stream of " + c.peer.url.Host + " ended before an endpoint event; check that the URL is that of an HTTP+SSE server", Err: c.redact.cover(err)}
 		case ev.name == "endpoint":
 			return strings.TrimSpace(string(ev.data)), nil
 		case ev.name == "" || ev.name == "message":
@@ -160,11 +162,11 @@ func (c *httpConn) redirectTo(base *url.URL, endpoint string) error {
 	u, err := base.Parse(endpoint)
 	switch {
 	case err != nil || endpoint == "":
-		return &Error{Kind: Malformed, Message: "the endpoint event holds no URL but: " + excerpt([]byte(endpoint))}
+		return &Error{Kind: Malformed, Message: "the endpoint event holds no URL but: " + c.redact.text(endpoint)}
 	case u.Scheme != base.Scheme || !sameOrigin(base, u):
 		origin := u.Scheme + "://" + u.Host
 		return &Error{Kind: Malformed, Message: fmt.Sprintf("the server names an endpoint on another origin, %s instead of %s://%s; messages are not sent there",
-			excerpt([]byte(origin)), base.Scheme, base.Host)}
+			c.redact.text(origin), base.Scheme, base.Host)}
 	}
 	u.Fragment, u.RawFragment, u.User = "", "", c.url.User
 	if c.host == c.url.Host {
@@ -187,7 +189,7 @@ func (c *sseConn) read(body io.ReadCloser) {
 			}
 			continue
 		case err != nil:
-			c.fail(errLost("the event stream of "+c.peer.url.Host+" has ended", err))
+			c.fail(errLost("the event stream of "+c.peer.url.Host+" has ended", c.redact.cover(err)))
 			return
 		}
 		if c.alive() {
@@ -216,14 +218,17 @@ func (c *sseConn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 	}
 	defer c.forget(r.ID)
 	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("%s was not sent: %w", subject(r), err)
+		return nil, unsent(r, err)
 	}
 	// The POST ends with ctx, but not with the answer, which may be faster.
 	posting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	posted := c.post(posting, cancel, r)
+	x, posted := c.post(posting, cancel, r)
 	for {
 		select {
 		case a := <-answer:
+			if a.msg != nil {
+				c.known.Store(true) // the word of the POST may come later
+			}
 			if posted != nil {
 				time.AfterFunc(postLinger, cancel)
 			}
@@ -244,14 +249,38 @@ func (c *sseConn) Call(ctx context.Context, r *Request) (*jsonrpc.Message, error
 			case a := <-answer:
 				return a.msg, a.err
 			default:
-				return nil, fmt.Errorf("%s got no response: %w", subject(r), ctx.Err())
 			}
+			if x != nil && x.unsent() && settled(posted) && x.unsent() {
+				return nil, unsent(r, ctx.Err())
+			}
+			return nil, fmt.Errorf("%s got no response: %w", subject(r), ctx.Err())
 		}
 	}
 }
 
-// post sends a message behind the caller's back.
-func (c *sseConn) post(ctx context.Context, cancel context.CancelFunc, r *Request) <-chan error {
+// unsentWait bounds the wait for a POST without a connection to end, which it
+// does at once when its context ends.
+const unsentWait = 50 * time.Millisecond
+
+// settled waits a moment for the end of a POST that was cut off: until then its
+// connection could still come about.
+func settled(posted <-chan error) bool {
+	if posted == nil {
+		return true
+	}
+	timer := time.NewTimer(unsentWait)
+	defer timer.Stop()
+	select {
+	case err := <-posted:
+		return err != nil // else it has been accepted
+	case <-timer.C:
+		return false
+	}
+}
+
+// post sends a message behind the caller's back. The exchange is nil when none
+// has begun.
+func (c *sseConn) post(ctx context.Context, cancel context.CancelFunc, r *Request) (*exchange, <-chan error) {
 	posted := make(chan error, 1)
 	plain := *r
 	plain.ID = jsonrpc.ID{} // the response does not come here
@@ -259,14 +288,14 @@ func (c *sseConn) post(ctx context.Context, cancel context.CancelFunc, r *Reques
 	if err != nil {
 		cancel()
 		posted <- c.outcome(err)
-		return posted
+		return nil, posted
 	}
 	go func() { // x.end tells peer.wg
 		defer cancel()
 		defer x.end()
 		posted <- c.outcome(x.deliver())
 	}()
-	return posted
+	return x, posted
 }
 
 // outcome says what the end of a POST means for its message.

@@ -25,6 +25,8 @@ type Socket struct {
 	MaxJunk JunkLimit
 	// LenientIDs: see StreamOptions.
 	LenientIDs bool
+	// Redact: see HTTP.
+	Redact func(string) string
 	// Logger; nil = no logs.
 	Logger *slog.Logger
 }
@@ -61,7 +63,7 @@ func (s *Socket) Dial(ctx context.Context, h Handler) (Conn, error) {
 		return nil, &Error{Kind: NotSent, Message: s.message(err), Err: err}
 	}
 	return NewStream(conn, h, StreamOptions{
-		MaxReplyBytes: s.MaxReplyBytes, MaxJunk: s.MaxJunk, LenientIDs: s.LenientIDs, Logger: s.Logger,
+		MaxReplyBytes: s.MaxReplyBytes, MaxJunk: s.MaxJunk, LenientIDs: s.LenientIDs, Redact: s.Redact, Logger: s.Logger,
 	}), nil
 }
 

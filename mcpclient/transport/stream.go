@@ -22,6 +22,8 @@ type StreamOptions struct {
 	// LenientIDs lets a response with the id "7" answer our request 7, and the
 	// other way round, when no request has exactly that id.
 	LenientIDs bool
+	// Redact: see HTTP.
+	Redact func(string) string
 	// Logger; nil = no logs.
 	Logger *slog.Logger
 }
@@ -47,12 +49,16 @@ type Stream struct {
 	rwc io.ReadWriteCloser
 	// explain turns the error that ended reading into the connection's.
 	explain func(error) error
+	// ending waits a moment for the reason why writing has failed; nil = none.
+	ending  func() error
 	maxJunk JunkLimit
 	inRow   JunkLimit // junk since the last message; the reader's own
 
 	writes   chan *outgoing
+	progress atomic.Int64   // bytes that the server has taken
 	unusable chan struct{}  // closed when writing has failed
-	wg       sync.WaitGroup // reader and writer
+	broken   error          // why; set before that
+	wg       sync.WaitGroup // reader, writer and those who watch a line
 }
 
 // outgoing is one line on its way.
@@ -75,9 +81,19 @@ func NewStream(rwc io.ReadWriteCloser, h Handler, o StreamOptions) *Stream {
 
 func newStream(rwc io.ReadWriteCloser, h Handler, o StreamOptions) *Stream {
 	s := &Stream{
-		mux: newMux(h, o.Logger, o.MaxReplyBytes, o.LenientIDs), rwc: rwc, maxJunk: o.MaxJunk,
+		mux: newMux(h, o.Logger, o.MaxReplyBytes, o.LenientIDs, o.Redact), rwc: rwc, maxJunk: o.MaxJunk,
 		writes: make(chan *outgoing), unusable: make(chan struct{}),
 		explain: func(err error) error { return errLost("the server closed the stream", err) },
+	}
+	s.ending = func() error {
+		timer := time.NewTimer(endWait)
+		defer timer.Stop()
+		select {
+		case <-s.done:
+			return s.Err()
+		case <-timer.C:
+			return nil
+		}
 	}
 	if s.maxJunk.Lines == 0 {
 		s.maxJunk.Lines = DefaultJunkLines
@@ -148,40 +164,80 @@ func (s *Stream) submit(ctx context.Context, r *Request, out *outgoing) error {
 		return errLineBreak()
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%s was not sent: %w", subject(r), err)
+		return unsent(r, err)
 	}
 	select {
 	case s.writes <- out:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s was not sent, the server is slow to read: %w", subject(r), ctx.Err())
+		return fmt.Errorf("%s was not sent, the server is slow to read: %w (%w)", subject(r), ctx.Err(), ErrUnsent)
 	case <-s.done:
 		return notSent(s.Err())
 	case <-s.unusable:
-		return &Error{Kind: NotSent, Message: "the server has closed its input; it is ending"}
+		if err := s.Err(); err != nil {
+			return notSent(err)
+		}
+		return notSent(s.broken)
 	}
 }
 
-// stallAfter is for how long a line whose sender has left may stay half
-// written. After it the connection is given up: nothing can follow a broken
-// line.
-const stallAfter = 5 * time.Second
+const (
+	// stallAfter is for how long a line whose sender has left may stay half
+	// written. After it the connection is given up: nothing can follow a broken
+	// line.
+	stallAfter = 5 * time.Second
+	// stallBusy is how long that is while the server owes a response to somebody
+	// else: it may read no further before that is done. What it has read since
+	// starts the time anew.
+	stallBusy = 60 * time.Second
+)
 
 // abandon is called when a sender leaves; the line may still be on its way.
 func (s *Stream) abandon(out *outgoing) {
-	if out.ended.Load() {
-		return
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && !out.ended.Load() { // the reader is there, so that nobody has done waiting
+		s.wg.Go(func() { s.watch(out) })
 	}
-	time.AfterFunc(stallAfter, func() {
-		if !out.ended.Load() {
-			s.fail(errLost("the server has stopped reading its input", nil))
-		}
-	})
 }
 
-// brokenGrace is for how long replies are still read after a write has failed:
-// a server that answers and exits leaves them behind.
-const brokenGrace = time.Second
+// watch gives the connection up when nobody reads the line.
+func (s *Stream) watch(out *outgoing) {
+	const step = stallAfter / 10
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	taken := s.progress.Load()
+	var still, idle time.Duration // without progress; and without work
+	for !out.ended.Load() {
+		select {
+		case <-tick.C:
+		case <-s.done:
+			return
+		}
+		if n := s.progress.Load(); n != taken {
+			taken, still, idle = n, 0, 0
+			continue
+		}
+		if idle += step; s.busy() {
+			idle = 0
+		}
+		if still += step; still >= stallBusy || idle >= stallAfter {
+			s.fail(errLost("the server has stopped reading its input", nil))
+			return
+		}
+	}
+}
+
+const (
+	// brokenGrace is for how long replies are still read after a write has
+	// failed: a server that answers and exits leaves them behind.
+	brokenGrace = time.Second
+	// endWait is for how long a failed write waits for the end of the server,
+	// which says more.
+	endWait = 100 * time.Millisecond
+	// pieceBytes is how much is written at once, to see progress.
+	pieceBytes = 32 << 10
+)
 
 // write is the writer goroutine: one line at a time, so that lines never mix.
 func (s *Stream) write() {
@@ -194,7 +250,10 @@ func (s *Stream) write() {
 			return
 		}
 		buf = append(append(buf[:0], out.line...), '\n')
-		n, err := s.rwc.Write(buf)
+		n, err := s.writeAll(buf)
+		if err == nil && !out.id.IsZero() {
+			s.wrote(out.id)
+		}
 		out.ended.Store(true)
 		if cap(buf) > 1<<20 {
 			buf = nil // do not keep the largest message ever sent
@@ -203,24 +262,43 @@ func (s *Stream) write() {
 			out.done <- nil
 			continue
 		}
-		if err = writeError(n, err); s.Err() != nil {
-			err = s.Err() // closed or failed meanwhile; that is why the write ended
-		}
-		close(s.unusable)
-		out.done <- err
-		s.settle(out.id, reply{err: err})
-		grace := time.AfterFunc(brokenGrace, func() { s.fail(err) })
-		<-s.done
-		grace.Stop()
+		s.giveUp(out, n, err)
 		return
 	}
 }
 
-func writeError(n int, err error) error {
-	if n == 0 {
-		return &Error{Kind: NotSent, Message: "the server has closed its input", Err: err}
+// writeAll writes b in pieces and counts them.
+func (s *Stream) writeAll(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		m, err = s.rwc.Write(b[n:min(len(b), n+pieceBytes)])
+		n += m
+		s.progress.Add(int64(m))
 	}
-	return errLost("the connection broke while the message was written", err)
+	return n, err
+}
+
+// giveUp ends the connection after the write of a line has failed behind n
+// bytes. What the server was sent before may still be answered, or be lost.
+func (s *Stream) giveUp(out *outgoing, n int, cause error) {
+	reason := s.Err() // closed or failed meanwhile; that is why the write ended
+	if reason == nil {
+		reason = s.ending()
+	}
+	if reason == nil {
+		reason = errLost("the server has closed its input", cause)
+	}
+	ours := reason
+	if n == 0 {
+		ours = notSent(reason)
+	}
+	s.broken = reason
+	close(s.unusable)
+	out.done <- ours
+	s.settle(out.id, reply{err: ours})
+	grace := time.AfterFunc(brokenGrace, func() { s.fail(reason) })
+	<-s.done
+	grace.Stop()
 }
 
 // Ready does nothing.

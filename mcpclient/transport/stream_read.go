@@ -42,7 +42,7 @@ func (s *Stream) count(understood bool, size int64, line []byte) {
 		s.maxJunk.Bytes >= 0 && s.inRow.Bytes > s.maxJunk.Bytes && s.inRow.Lines > 1 { // one line may be a broken answer
 		s.fail(&Error{Kind: Malformed, Message: fmt.Sprintf(
 			"the server writes what is no JSON-RPC message, %d lines with %d bytes in a row; its logs belong on stderr; the last line starts with: %s",
-			s.inRow.Lines, s.inRow.Bytes, excerpt(line))})
+			s.inRow.Lines, s.inRow.Bytes, s.redact.excerpt(line))})
 	}
 }
 

@@ -10,13 +10,16 @@
 // when Close returns.
 //
 // Files: transport.go and errors.go are the seam. http.go is the HTTP
-// connection, http_client.go its client, http_send.go writes requests,
-// http_reply.go reads replies, http_stream.go follows event streams, sse.go
-// parses them, headers.go encodes header values. mux.go matches answers on a
-// shared stream with their calls; over it, old_sse.go is HTTP+SSE, to which
-// http_fallback.go switches, and stream.go frames lines over any byte stream,
-// stream_read.go reads them; command.go runs a process under it, socket.go
-// connects one, pipe.go is memory.
+// connection, http_client.go its client, exchange.go one request of it,
+// http_send.go writes requests, http_reply.go reads replies, http_stream.go
+// follows event streams, sse.go parses them, headers.go encodes header values.
+// mux.go matches answers on a shared stream with their calls; over it,
+// old_sse.go is HTTP+SSE, to which http_fallback.go switches, and stream.go
+// frames lines over any byte stream, stream_read.go reads them; command.go
+// starts a server under it, process.go ends it, stderr.go keeps what it says
+// there, supervisor_linux.go and supervise_linux.go are the two sides of one
+// more process that leaves nothing behind; socket.go connects a socket, pipe.go
+// is memory. redact.go replaces secrets in foreign text.
 package transport
 
 import (
@@ -90,7 +93,8 @@ type Negotiated struct {
 // use.
 type Conn interface {
 	// Call sends a request and waits for its response, which may hold an
-	// error. It returns as soon as ctx ends, with the context's error wrapped.
+	// error. It returns as soon as ctx ends, with the context's error wrapped,
+	// and [ErrUnsent] when nothing was sent.
 	// Other failures are an [*Error]. Two calls with the same id at the same
 	// time are refused.
 	Call(ctx context.Context, r *Request) (*jsonrpc.Message, error)
