@@ -82,6 +82,9 @@ func decimal(dst, token []byte) (digits []byte, exp int, ok bool) {
 
 // parseInt reads a JSON number that is an integer of 64 bits, however it is written (3, 3.0, 3e0); -0 is none.
 func parseInt(token []byte) (int64, bool) {
+	if len(token) == 0 {
+		return 0, false // a number that was cut off
+	}
 	if n, err := strconv.ParseInt(string(token), 10, 64); err == nil {
 		return n, n != 0 || token[0] != '-'
 	}
