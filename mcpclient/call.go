@@ -97,6 +97,8 @@ type Result struct {
 	// TimedOut marks the result that stands in for a tool call that exceeded
 	// its timeout, see [Timeouts].ToolResult.
 	TimedOut bool
+	// Task is the id of the task whose end brought the result; "" = none.
+	Task string
 	// Era and ProtocolVersion are those of the connection that answered.
 	Era             Era
 	ProtocolVersion string

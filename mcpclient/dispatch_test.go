@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
+	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
 
 // blocked is a handler that waits for its gate or its cancellation.
@@ -358,4 +360,26 @@ func TestResultsBecomeValues(t *testing.T) {
 		}
 		_ = wantKind(t, errOf(c.CallToolValue(t.Context(), "nothing", nil, nil)), mcpclient.KindProtocol, "neither content nor")
 	})
+}
+
+func TestAFloodOfPingsThatNobodyReadsCostsABoundedNumberOfAnswers(t *testing.T) {
+	tr, server := transport.NewPipe()
+	c := newClient(t, tr, mcpclient.Options{Version: mcpclient.VersionOptions{Pin: "2025-11-25"}})
+	c.Start()
+	conn, err := server.Accept(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	for i := range 20_000 { // it never reads what we answer
+		if _, err := fmt.Fprintf(conn, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if more := runtime.NumGoroutine() - before; more > 400 {
+		t.Errorf("%d goroutines for the answers", more)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
 }

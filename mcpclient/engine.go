@@ -23,6 +23,8 @@ type session struct {
 	link     *link
 	replaced chan struct{} // closed when the session is retired
 
+	calls calls // under way, for the health check
+
 	users   int  // calls that hold the session, guarded by Client.mu
 	retired bool // replaced: closed when the last user is gone, guarded by Client.mu
 }
@@ -43,7 +45,7 @@ func (c *Client) acquire(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	if c.gaveUp {
-		err := c.unavailableLocked(0)
+		err := c.unavailableLocked(NeverAgain)
 		c.mu.Unlock()
 		return nil, err
 	}
@@ -90,6 +92,9 @@ func unavailable(cause error, wait time.Duration) error {
 	case KindVersion, KindUnauthorized, KindClosed:
 		out.Kind, out.RetryAfter = e.Kind, 0
 	default:
+	}
+	if wait == NeverAgain {
+		out.Message = "no connection to the server, and no further attempt will be made (setting reconnect.max_attempts)"
 	}
 	out.Status, out.RPC = e.Status, e.RPC
 	text := e.Message
@@ -142,7 +147,7 @@ func (c *Client) runAttempt(a *attempt) {
 		wait := c.planLocked(err)
 		a.err = unavailable(err, wait)
 		c.mu.Unlock()
-		c.log.Warn("connection attempt failed", "error", err, "next_attempt_in", wait)
+		c.log.Warn("connection attempt failed", "error", err, "next_attempt_in", max(wait, 0))
 		close(a.done)
 		return
 	}
@@ -244,7 +249,8 @@ func (c *Client) planLocked(cause error) time.Duration {
 	c.setStateLocked(StateReconnecting, cause)
 	if limit := c.opts.Reconnect.MaxAttempts; limit > 0 && c.failures >= limit {
 		c.gaveUp, c.status.NextAttempt = true, time.Time{}
-		return 0
+		c.log.Warn("no further connection attempt will be made: they failed as often as configured (setting reconnect.max_attempts)", "attempts", limit)
+		return NeverAgain
 	}
 	if !c.passive() {
 		c.stopTimerLocked()

@@ -46,13 +46,15 @@ const (
 	KindVersion
 	// KindClosed: the client was closed.
 	KindClosed
+	// KindTask: a task ended without a result at the server's side.
+	KindTask
 )
 
 var kindNames = [...]string{
 	KindInternal: "internal", KindInvalid: "invalid", KindRPC: "rpc", KindTimeout: "timeout",
 	KindCanceled: "canceled", KindUnavailable: "unavailable", KindLost: "lost", KindProtocol: "protocol",
 	KindTooLarge: "too_large", KindHTTP: "http", KindUnauthorized: "unauthorized", KindRateLimited: "rate_limited",
-	KindOverloaded: "overloaded", KindUnsupported: "unsupported", KindVersion: "version", KindClosed: "closed",
+	KindOverloaded: "overloaded", KindUnsupported: "unsupported", KindVersion: "version", KindClosed: "closed", KindTask: "task",
 }
 
 // String returns the kind's name in lower case.
@@ -79,17 +81,23 @@ type Error struct {
 	Status int
 	// Limit is the exceeded size in bytes, for KindTooLarge.
 	Limit int64
-	// RetryAfter is when another attempt makes sense; 0 = not known.
+	// RetryAfter is when another attempt makes sense; 0 = not known, NeverAgain =
+	// it never will by itself.
 	RetryAfter time.Duration
 	// SafeToRetry is true only if the request surely did not start.
 	SafeToRetry bool
 	// Sent is true once any byte of the request may have reached the server.
 	Sent bool
+	// Task is the id of the task that the failure is about; "" = none.
+	Task string
 	// Err is the private cause, for logs; it may be nil.
 	Err error
 
 	sessionGone bool // the server has forgotten our session
 }
+
+// NeverAgain, as Error.RetryAfter, says that no attempt will be made by itself.
+const NeverAgain time.Duration = -1
 
 // Error describes the failure for logs; callers' texts come from Message.
 func (e *Error) Error() string {

@@ -84,7 +84,12 @@ func (c *Client) classify(ctx context.Context, call *Call, err error) error {
 	case transport.Lost:
 		out.Kind = KindLost
 	case transport.SessionGone:
+		// A 404 for a session id says, by the specification of streamable HTTP, that
+		// nothing was done; on a stream of 2024-11-05 nothing says so.
 		out.Kind, out.SafeToRetry, out.sessionGone = KindUnavailable, true, true
+		if s := call.session; s != nil && !s.conn.PerRequestStreams() {
+			out.Kind, out.SafeToRetry = KindLost, false
+		}
 	case transport.Malformed:
 		out.Kind = KindProtocol
 	case transport.TooLarge:
@@ -148,6 +153,9 @@ func (c *Client) recover(ctx context.Context, s *session, call *Call, err error)
 		c.lost(s, e, how)
 		return e.SafeToRetry
 	case KindLost:
+		if e.sessionGone {
+			c.lost(s, e, lossForgotten)
+		}
 		select {
 		case <-s.conn.Done():
 			c.lost(s, e, lossEnded)

@@ -72,7 +72,7 @@ func TestFault106AFailingHandshakeIsRepeatedWithGrowingPausesOrUpToACap(t *testi
 			t.Errorf("%d handshakes, want the cap of 3", n)
 		}
 		e := wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, nil)), mcpclient.KindUnavailable, "not today")
-		if e.RetryAfter != 0 || s.Count("initialize") != 3 {
+		if e.RetryAfter != mcpclient.NeverAgain || s.Count("initialize") != 3 {
 			t.Errorf("after giving up: %+v, %d handshakes", e, s.Count("initialize"))
 		}
 	})

@@ -19,7 +19,7 @@ func (c *Client) watch(s *session, l *link) {
 		}
 		return
 	}
-	failures := 0
+	failures, silent := 0, time.Time{} // silent: when the first of the failed probes began
 	timer := time.NewTimer(c.untilProbe(h.Interval))
 	defer timer.Stop()
 	for {
@@ -37,6 +37,7 @@ func (c *Client) watch(s *session, l *link) {
 			timer.Reset(c.untilProbe(h.Interval - quiet)) // traffic proves life
 			continue
 		}
+		began := time.Now()
 		err := c.probe(s, h.Timeout)
 		if err == nil {
 			failures = 0
@@ -44,7 +45,12 @@ func (c *Client) watch(s *session, l *link) {
 			timer.Reset(c.untilProbe(h.Interval))
 			continue
 		}
-		if failures++; failures >= h.Failures {
+		if failures++; failures == 1 {
+			silent = began
+		}
+		// a call from before the silence may be what keeps the server busy, up to
+		// its own timeout; only then is there a verdict
+		if failures >= h.Failures && !s.calls.since(silent) {
 			c.lost(s, err, lossUnhealthy)
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -124,7 +125,7 @@ func TestAttemptsMayBeBounded(t *testing.T) {
 		if n := tr.dials.Load(); n != 3 {
 			t.Errorf("%d attempts, want 3", n)
 		}
-		if e := wantKind(t, c.Connect(t.Context()), mcpclient.KindUnavailable, "nothing listens there"); e.RetryAfter != 0 {
+		if e := wantKind(t, c.Connect(t.Context()), mcpclient.KindUnavailable, "nothing listens there"); e.RetryAfter != mcpclient.NeverAgain || !strings.Contains(e.Message, "reconnect.max_attempts") {
 			t.Errorf("it promises another attempt in %v", e.RetryAfter)
 		}
 	})
@@ -252,4 +253,26 @@ func TestATimeoutMayBeANormalResult(t *testing.T) {
 			t.Errorf("the caller's own deadline is still an error: %v", err)
 		}
 	})
+}
+
+func TestAServerThatIsBusyWithACallIsNotTakenForDead(t *testing.T) {
+	for _, over := range []func(*testing.T, *mcptest.Server, mcpclient.Options) *mcpclient.Client{overHTTP, overPipe} {
+		synctest.Test(t, func(t *testing.T) {
+			s := features(mcptest.Legacy)
+			s.Tools = append(s.Tools, mcptest.Tool{Name: "busy", Call: mcptest.Delay(9*time.Minute, mcptest.Respond(mcptest.Text("done")))})
+			s.Handle = map[string]mcptest.Handler{"ping": mcptest.Silence()} // it does one thing at a time
+			c := over(t, s, mcpclient.Options{Timeouts: mcpclient.Timeouts{Tool: 10 * time.Minute}})
+			if _, err := c.CallTool(t.Context(), "busy", nil, nil); err != nil {
+				t.Errorf("the call was cut off: %v", err)
+			}
+			if st := c.Status(); st.Connects != 1 {
+				t.Errorf("the connection was replaced under the call: %+v", st)
+			}
+			time.Sleep(2 * time.Minute) // nothing is under way any more
+			synctest.Wait()
+			if st := c.Status(); st.Connects < 2 {
+				t.Errorf("a dead server was not replaced: %+v", st)
+			}
+		})
+	}
 }

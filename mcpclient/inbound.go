@@ -133,8 +133,10 @@ func (c *Client) answer(l *link, m *jsonrpc.Message) {
 	}
 	id, method, params := m.ID, m.Method, m.Params.Clone()
 	if method == methodPing { // outside of every cap: the server asks whether we live
-		c.background(func() { c.reply(l, version, jsonrpc.AppendResult(nil, id, []byte("{}"))) })
-		c.tellRequest(method, params)
+		c.answerFreely(func() {
+			c.tellRequest(method, params)
+			c.reply(l, version, jsonrpc.AppendResult(nil, id, []byte("{}")))
+		})
 		return
 	}
 	release, ok := c.admit(method)
@@ -228,20 +230,27 @@ func (c *Client) withdraw(l *link, params jsontext.Value) {
 
 // refuse answers a request with an error, without a handler.
 func (c *Client) refuse(l *link, version string, id jsonrpc.ID, e *jsonrpc.Error) {
-	if c.replies.Add(1) > maxRefusals {
+	c.answerFreely(func() { c.reply(l, version, jsonrpc.AppendError(nil, id, e)) })
+}
+
+// answerFreely delivers one answer that needs no handler, on a goroutine of its own, or
+// drops it when too many are on their way: a server that floods us and does not
+// read must not cost us memory without end.
+func (c *Client) answerFreely(deliver func()) {
+	if c.replies.Add(1) > maxReplies {
 		c.replies.Add(-1)
-		return // a server that floods us does not get a goroutine for each message
+		return
 	}
 	if !c.background(func() {
 		defer c.replies.Add(-1)
-		c.reply(l, version, jsonrpc.AppendError(nil, id, e))
+		deliver()
 	}) {
 		c.replies.Add(-1)
 	}
 }
 
-// maxRefusals bounds the refusals on their way at once.
-const maxRefusals = 256
+// maxReplies bounds the answers to pings and the refusals on their way at once.
+const maxReplies = 256
 
 // reply delivers one answer.
 func (c *Client) reply(l *link, version string, body []byte) {

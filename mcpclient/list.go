@@ -148,6 +148,13 @@ func (l *listCache) newest() *List {
 	return l.list
 }
 
+// markFailed notes that the list cannot be had for now.
+func (l *listCache) markFailed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = time.Now()
+}
+
 // failedWithin reports whether the newest fetch failed less than d ago.
 func (l *listCache) failedWithin(d time.Duration) bool {
 	l.mu.Lock()

@@ -61,6 +61,7 @@ func (c *Client) paramHeaders(ctx context.Context, tool string, params []byte) (
 		defer cancel()
 		var err error
 		if list, err = c.lists.tools.join(wait, c); err != nil {
+			c.lists.tools.markFailed()
 			c.log.DebugContext(ctx, "a call goes out without a look at the tools", "tool", tool, "error", err)
 			return nil, nil
 		}

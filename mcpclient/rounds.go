@@ -41,6 +41,9 @@ func (c *Client) answerRounds(ctx context.Context, r *request, result *Result) (
 			}
 			return nil, cannotAnswer(r, q)
 		}
+		if retries >= limit && r.options.ReturnInput {
+			return result, nil // the caller may go on where the client stops
+		}
 		if retries >= limit {
 			return nil, &Error{Kind: KindProtocol, Method: r.method, Name: r.name, Sent: true, Err: ErrRoundLimit, Message: fmt.Sprintf(
 				"the server still asks for input after %d retries of %s, which is the limit (setting input.max_rounds)", retries, r.method)}

@@ -128,6 +128,11 @@ func (c *Client) roundTrip(ctx context.Context, s *session, call *Call) (*Result
 		ctx, extend, cancel = limit(ctx, d, setting, c.opts.Timeouts.ProgressExtends)
 		defer cancel()
 	}
+	switch call.Method {
+	case methodPing, methodDiscover, methodListen:
+	default:
+		defer s.calls.add(id)()
+	}
 	_, end, err := c.openStream(outer, call, extend)
 	if err != nil {
 		return nil, about(err, call.Method, call.Name)

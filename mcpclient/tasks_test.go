@@ -158,12 +158,12 @@ func TestHowATaskEndsIsHowTheCallEnds(t *testing.T) {
 		"completed with another result":     {end: state("completed", `"result":{"resultType":"task"}`), kind: mcpclient.KindProtocol, text: "resultType"},
 		"failed":                            {end: state("failed", `"statusMessage":"m","error":{"code":-32603,"message":"limit","data":{"a":1}}`), kind: mcpclient.KindRPC, text: "server error -32603: limit"},
 		"failed without a reason":           {end: state("failed", ""), kind: mcpclient.KindProtocol, text: "does not say why"},
-		"cancelled":                         {end: state("cancelled", `"statusMessage":"by Ann"`), kind: mcpclient.KindCanceled, text: "by Ann", is: mcpclient.ErrTaskCancelled},
+		"cancelled":                         {end: state("cancelled", `"statusMessage":"by Ann"`), kind: mcpclient.KindTask, text: "by Ann", is: mcpclient.ErrTaskCancelled},
 		"an unknown status":                 {end: state("paused", ""), kind: mcpclient.KindProtocol, text: `"paused"`, cancel: 1},
 		"another task":                      {end: mcptest.Respond(mcptest.Raw(`{"taskId":"other","status":"working"}`)), kind: mcpclient.KindProtocol, text: "another task", cancel: 1},
 		"no task at all":                    {end: mcptest.Respond(mcptest.Raw(`{}`)), kind: mcpclient.KindProtocol, text: "status", cancel: 1},
 		"unknown to the server":             {end: mcptest.Fail(-32602, "Task not found", nil, 0), kind: mcpclient.KindRPC, text: "-32602"},
-		"another error":                     {end: mcptest.Fail(-32603, "db", nil, 0), kind: mcpclient.KindRPC, text: "-32603", cancel: 1},
+		"another error":                     {end: mcptest.Fail(-32601, "gone", nil, 0), kind: mcpclient.KindRPC, text: "-32601", cancel: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -117,8 +117,10 @@ func (w *taskWait) tolerate(err error) (wait time.Duration, ok bool) {
 			return 0, false
 		}
 	case KindRPC:
-		w.over = e.RPC.Code == CodeInvalidParams // the server does not know the task
-		return 0, false
+		if e.RPC.Code != CodeInternal { // which may pass
+			w.over = e.RPC.Code == CodeInvalidParams // the server does not know the task
+			return 0, false
+		}
 	default:
 		return 0, false
 	}
@@ -149,7 +151,7 @@ func (w *taskWait) step(ctx context.Context, reply *Result) (*Result, error) {
 		if err != nil {
 			return nil, w.fail(KindProtocol, "the result of the task is malformed", err)
 		}
-		result.Era, result.ProtocolVersion = reply.Era, reply.ProtocolVersion
+		result.Era, result.ProtocolVersion, result.Task = reply.Era, reply.ProtocolVersion, w.id
 		return result, nil
 	case taskFailed:
 		w.over = true
@@ -157,10 +159,14 @@ func (w *taskWait) step(ctx context.Context, reply *Result) (*Result, error) {
 		if err != nil {
 			return nil, w.fail(KindProtocol, "the task failed and the server does not say why", err)
 		}
-		return nil, &Error{Kind: KindRPC, Method: w.r.method, Name: w.r.name, RPC: rpc, Sent: true}
+		return nil, &Error{Kind: KindRPC, Method: w.r.method, Name: w.r.name, RPC: rpc, Sent: true, Task: w.id}
 	case taskCancelled:
 		w.over = true
-		return nil, w.fail(KindCanceled, "the task was cancelled at the server", fmt.Errorf("%w: %s", ErrTaskCancelled, t.message))
+		text := "the task was cancelled at the server"
+		if t.message != "" {
+			text += fmt.Sprintf(": %.200q", t.message)
+		}
+		return nil, w.fail(KindTask, text, ErrTaskCancelled)
 	}
 	return nil, w.fail(KindProtocol, fmt.Sprintf("the task has the unknown status %.40q", t.status), nil)
 }
@@ -181,7 +187,7 @@ func (w *taskWait) answer(ctx context.Context, t *task, reply *Result) (*Result,
 	if len(fresh) == 0 {
 		if w.stuck++; w.stuck >= w.c.opts.Tasks.MaxStuckPolls {
 			return nil, w.fail(KindProtocol, fmt.Sprintf(
-				"the task waited for input for %d polls in a row without asking anything new (option Tasks.MaxStuckPolls)", w.stuck), ErrTaskStuck)
+				"the task waited for input for %d polls in a row without asking anything new (setting tasks.max_stuck_polls)", w.stuck), ErrTaskStuck)
 		}
 		return nil, nil
 	}
@@ -211,7 +217,7 @@ func (w *taskWait) answer(ctx context.Context, t *task, reply *Result) (*Result,
 }
 
 func (w *taskWait) fail(kind Kind, text string, cause error) error {
-	return &Error{Kind: kind, Method: w.r.method, Name: w.r.name, Sent: true, Message: text, Err: cause}
+	return &Error{Kind: kind, Method: w.r.method, Name: w.r.name, Sent: true, Message: text, Err: cause, Task: w.id}
 }
 
 // cancel asks the server to stop a task that nobody waits for any more, behind

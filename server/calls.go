@@ -66,13 +66,13 @@ func (c *caller) run(ctx context.Context, target string, s *scope, look lookup, 
 		s.era = server.Era
 	}
 	if err == nil {
-		if result.IsError && c.absent(ctx, client, *s, look) {
+		if result.IsError && result.Task == "" && c.absent(ctx, client, *s, look) {
 			return nil, s.build(s.notFound(look.reason, nil, nil))
 		}
 		return result, nil
 	}
 	f := s.classify(ctx, err)
-	if e, ok := errors.AsType[*mcpclient.Error](err); ok && e.Kind == mcpclient.KindRPC && mayBeUnknown(e.RPC, f.reason) && c.absent(ctx, client, *s, look) {
+	if e, ok := errors.AsType[*mcpclient.Error](err); ok && e.Kind == mcpclient.KindRPC && e.Task == "" && e.Method == s.method && mayBeUnknown(e.RPC, f.reason) && c.absent(ctx, client, *s, look) {
 		f = s.notFound(look.reason, e.RPC, err)
 	}
 	return nil, s.build(f)

@@ -213,12 +213,22 @@ func (s scope) safe() bool { return s.method != "tools/call" }
 
 func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure {
 	retry := e.RetryAfter
-	if retry <= 0 {
+	switch {
+	case retry == mcpclient.NeverAgain:
+		retry = 0
+	case retry <= 0:
 		retry = defaultRetry
 	}
 	message := s.about(e.Message)
 	switch e.Kind {
+	case mcpclient.KindTask:
+		return refuse(reasonMCPError, message)
 	case mcpclient.KindRPC:
+		if e.RPC != nil && e.RPC.Code == mcpclient.CodeInvalidParams && strings.HasPrefix(e.Method, "tasks/") {
+			f := s.classifyRPC(e.RPC)
+			f.reason = reasonTaskNotFound
+			return f
+		}
 		if e.RPC != nil {
 			return s.classifyRPC(e.RPC)
 		}
@@ -233,7 +243,11 @@ func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure 
 	case mcpclient.KindProtocol:
 		return refuse(reasonUpstreamProtocol, message)
 	case mcpclient.KindTooLarge:
-		return refuse(reasonTooLarge, message+fmt.Sprintf("; the limit is targets.%s.max_reply_bytes", placeholder(s.target)))
+		setting := "max_reply_bytes"
+		if strings.HasSuffix(e.Method, "/list") && e.RPC == nil && strings.Contains(e.Message, "over all pages") {
+			setting = "max_list_bytes"
+		}
+		return refuse(reasonTooLarge, message+fmt.Sprintf("; the limit is targets.%s.%s", placeholder(s.target), setting))
 	case mcpclient.KindHTTP:
 		f := &failure{reason: reasonUpstreamHTTP, message: message, rpc: e.RPC}
 		if e.Status >= 400 && e.Status < 500 {

@@ -4,10 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
+
+	"golang.org/x/time/rate"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 )
+
+// serverLogRate is how many log messages of one server are written a second.
+const serverLogRate = 50
 
 // maxServerLog bounds what one log message of a server may add to ours.
 const maxServerLog = 4 << 10
@@ -15,10 +21,19 @@ const maxServerLog = 4 << 10
 // serverLog writes the log messages of a server to logger, which already names
 // the target.
 func serverLog(logger *slog.Logger, redact func(string) string) func(context.Context, mcpclient.LogMessage) {
+	limit := rate.NewLimiter(serverLogRate, serverLogRate)
+	var dropped atomic.Int64
 	return func(ctx context.Context, m mcpclient.LogMessage) {
 		level := severity(m.Level)
 		if !logger.Enabled(ctx, level) {
 			return
+		}
+		if !limit.Allow() {
+			dropped.Add(1)
+			return
+		}
+		if n := dropped.Swap(0); n > 0 {
+			logger.WarnContext(ctx, "log messages of the server were dropped: there were too many", "dropped", n)
 		}
 		data := shorten(redact(string(m.Data)), maxServerLog)
 		logger.LogAttrs(ctx, level, "the server logged a message",
