@@ -97,6 +97,12 @@ func TestEveryRowOfTheErrorContract(t *testing.T) {
 		{"target not named", targets.ErrRequired, scope{}, connect.CodeInvalidArgument, reasonTargetRequired, 0, []string{"target", "ListTargets"}},
 		{"target down", client(mcpclient.KindUnavailable, retryAfter), scope{method: call}, connect.CodeUnavailable, reasonTargetUnavailable, 7 * time.Second, []string{"authored text"}},
 		{"target down, time unknown", client(mcpclient.KindUnavailable), scope{method: call}, connect.CodeUnavailable, reasonTargetUnavailable, time.Second, nil},
+		{"target given up", client(mcpclient.KindUnavailable, func(e *mcpclient.Error) { e.RetryAfter = mcpclient.NeverAgain }), scope{method: call}, connect.CodeUnavailable, reasonTargetUnavailable, 0, nil},
+		{"task cancelled at the server", client(mcpclient.KindTask), scope{method: call}, connect.CodeUnknown, reasonMCPError, 0, []string{"authored text"}},
+		{"task unknown to the server", &mcpclient.Error{Kind: mcpclient.KindRPC, Method: "tasks/get", Sent: true, RPC: &jsonrpc.Error{Code: -32602, Message: "no such task"}}, scope{method: call}, connect.CodeNotFound, reasonTaskNotFound, 0, []string{"no such task"}},
+		{"list too large", client(mcpclient.KindTooLarge, func(e *mcpclient.Error) {
+			e.Method, e.Message = "tools/list", "the server's list is larger than 100 bytes over all pages"
+		}), scope{method: "tools/list"}, connect.CodeResourceExhausted, reasonTooLarge, 0, []string{"max_list_bytes"}},
 		{"target down after the call was sent", client(mcpclient.KindUnavailable, func(e *mcpclient.Error) { e.Sent = true }), scope{method: call}, connect.CodeUnknown, reasonOutcomeUnknown, 0, []string{"authored text", "not known"}},
 		{"session gone, so the call did not start", client(mcpclient.KindUnavailable, func(e *mcpclient.Error) { e.Sent, e.SafeToRetry = true, true }), scope{method: call}, connect.CodeUnavailable, reasonTargetUnavailable, time.Second, nil},
 		{"target closed after the call was sent", client(mcpclient.KindClosed, func(e *mcpclient.Error) { e.Sent = true }), scope{method: call}, connect.CodeUnknown, reasonOutcomeUnknown, 0, []string{"not known"}},
