@@ -180,3 +180,28 @@ func TestAListThatAnswersNothingUsefulSaysSo(t *testing.T) {
 		}
 	})
 }
+
+func TestEvictedListsAreFetchedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := features(mcptest.Legacy)
+		s.PageSize = 0
+		c := overHTTP(t, s, mcpclient.Options{})
+		for range 2 {
+			for _, list := range []func(context.Context) (*mcpclient.List, error){c.ListTools, c.ListResources, c.ListResourceTemplates, c.ListPrompts} {
+				for range 2 {
+					if _, err := list(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			c.EvictTools()
+			c.EvictResources()
+			c.EvictPrompts()
+		}
+		for _, method := range []string{"tools/list", "resources/list", "resources/templates/list", "prompts/list"} {
+			if n := s.Count(method); n != 2 {
+				t.Errorf("%s was asked %d times, want once per eviction", method, n)
+			}
+		}
+	})
+}
