@@ -9,8 +9,8 @@ import (
 	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
 
-// session is one negotiated connection. All but the last two fields are
-// immutable once it is published.
+// session is one negotiated connection. All fields before calls are immutable
+// once it is published.
 type session struct {
 	conn    transport.Conn
 	era     Era

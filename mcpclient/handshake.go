@@ -32,7 +32,7 @@ func (n *negotiation) discoverOn(ctx context.Context, conn transport.Conn, versi
 	s := &session{conn: conn, era: EraModern, version: version, lifecycle: n.c.lifecycle(version)}
 	ctx, cancel := n.budget(ctx)
 	defer cancel()
-	result, err := watched(ctx, n.c, Operation{Method: methodDiscover, Probe: true}, func(r *Result) *Result { return r },
+	result, err := watched(ctx, n.c, Operation{Method: methodDiscover, Probe: true}, itself,
 		func() (*Result, error) { return n.c.roundTrip(ctx, s, &Call{Method: methodDiscover}) })
 	if err != nil {
 		return discovery{}, err
@@ -86,7 +86,7 @@ func (n *negotiation) initialize(ctx context.Context, version string) (*session,
 	call.params = append(call.params, n.c.capabilities.legacy...)
 	call.params = append(call.params, `,"clientInfo":`...)
 	call.params = append(call.params, n.c.info...)
-	result, err := watched(ctx, n.c, Operation{Method: methodInitialize}, func(r *Result) *Result { return r },
+	result, err := watched(ctx, n.c, Operation{Method: methodInitialize}, itself,
 		func() (*Result, error) { return n.c.roundTrip(ctx, s, call) })
 	if err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ func (c *Client) probe(s *session, timeout time.Duration) error {
 	if s.era == EraModern {
 		method = methodDiscover
 	}
-	_, err := watched(ctx, c, Operation{Method: method}, func(r *Result) *Result { return r }, func() (*Result, error) {
+	_, err := watched(ctx, c, Operation{Method: method}, itself, func() (*Result, error) {
 		return c.roundTrip(ctx, s, &Call{Method: method})
 	})
 	if e, ok := errors.AsType[*Error](err); ok {

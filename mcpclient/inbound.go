@@ -50,12 +50,12 @@ func (c *Client) receive(l *link, in transport.Inbound) {
 		return
 	}
 	switch m.Method {
-	case "notifications/tools/list_changed":
+	case MethodToolsChanged:
 		c.lists.tools.invalidate()
-	case "notifications/resources/list_changed":
+	case MethodResourcesChanged:
 		c.lists.resources.invalidate()
 		c.lists.templates.invalidate()
-	case "notifications/prompts/list_changed":
+	case MethodPromptsChanged:
 		c.lists.prompts.invalidate()
 	case "notifications/progress":
 		c.receiveProgress(m.Params)
@@ -75,7 +75,7 @@ func (c *Client) tellHandlers(on *lane, n Notification) {
 		handler = c.opts.Handlers.Notification[""]
 	}
 	updated := c.opts.Handlers.ResourceUpdated
-	if n.Method != methodResourceUpdated {
+	if n.Method != MethodResourceUpdated {
 		updated = nil
 	}
 	watched := false
@@ -104,8 +104,6 @@ func (c *Client) tellHandlers(on *lane, n Notification) {
 		}
 	})
 }
-
-const methodResourceUpdated = "notifications/resources/updated"
 
 // uriOf reads params.uri; "" when there is none.
 func uriOf(params jsontext.Value) string {
@@ -233,9 +231,9 @@ func (c *Client) refuse(l *link, version string, id jsonrpc.ID, e *jsonrpc.Error
 	c.answerFreely(func() { c.reply(l, version, jsonrpc.AppendError(nil, id, e)) })
 }
 
-// answerFreely delivers one answer that needs no handler, on a goroutine of its own, or
-// drops it when too many are on their way: a server that floods us and does not
-// read must not cost us memory without end.
+// answerFreely delivers one answer that needs no handler, on a goroutine of its
+// own, or drops it when too many are on their way: a server that floods us and
+// does not read must not cost us memory without end.
 func (c *Client) answerFreely(deliver func()) {
 	if c.replies.Add(1) > maxReplies {
 		c.replies.Add(-1)

@@ -223,11 +223,8 @@ func (l *listCache) store(list *List, gen uint64) {
 // An empty cursor is a cursor; one that comes back is a loop, and is refused
 // rather than taken for the end.
 func (c *Client) fetchList(ctx context.Context, l *listCache) (*List, error) {
-	if d := c.opts.Timeouts.Max; d > 0 {
-		var cancel func()
-		ctx, _, cancel = limit(ctx, d, "timeouts.max", false)
-		defer cancel()
-	}
+	ctx, cancel := c.overall(ctx)
+	defer cancel()
 	if d, setting := c.timeout(&Call{Method: l.method}); d > 0 {
 		// a list that drips in page by page must end some time
 		var cancel func()

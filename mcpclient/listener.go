@@ -78,6 +78,9 @@ func watched[T any](ctx context.Context, c *Client, op Operation, result func(T)
 	return out, err
 }
 
+// itself is what listeners see of an operation whose outcome is a result.
+func itself(r *Result) *Result { return r }
+
 // guard runs foreign code; its panic is logged and goes no further.
 func (c *Client) guard(what string, f func()) (ok bool) {
 	defer func() {

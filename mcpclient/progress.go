@@ -23,10 +23,10 @@ type callStream struct {
 	started bool    // there was one
 }
 
-// openStream registers who is told about a request before it is sent; nil when
-// nobody asked. The returned function ends it: what came before the response
-// is delivered, what comes later is dropped (2026-07-28 patterns/progress).
-func (c *Client) openStream(ctx context.Context, call *Call, extend func()) (*callStream, func(), error) {
+// openStream registers who is told about a request before it is sent, if anybody
+// asked. end ends it: what came before the response is delivered, what comes
+// later is dropped (2026-07-28 patterns/progress).
+func (c *Client) openStream(ctx context.Context, call *Call, extend func()) (end func(), err error) {
 	o := call.options
 	progress := c.opts.Handlers.Progress
 	if call.Method != methodCallTool {
@@ -40,13 +40,13 @@ func (c *Client) openStream(ctx context.Context, call *Call, extend func()) (*ca
 		log = o.Log
 	}
 	if progress == nil && log == nil {
-		return nil, func() {}, nil
+		return func() {}, nil
 	}
 	st := &callStream{lane: c.newLane(), ctx: ctx, progress: progress, log: log, extend: extend}
 	if progress != nil {
 		token, err := c.nextToken()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		call.token = token
 	}
@@ -62,7 +62,7 @@ func (c *Client) openStream(ctx context.Context, call *Call, extend func()) (*ca
 		delete(c.byID, call.ID)
 		delete(c.byToken, call.token)
 	}
-	return st, func() {
+	return func() {
 		call.answered()
 		st.lane.wait(ctx)
 	}, nil
@@ -139,6 +139,15 @@ func (c *Client) receiveLog(l *link, origin jsonrpc.ID, params jsontext.Value) {
 	if handler := c.opts.Handlers.Log; handler != nil {
 		c.dispatch(l.lane, "notifications/message", func() { handler(c.lifetime, message) })
 	}
+}
+
+// overall bounds one operation over all of its requests.
+func (c *Client) overall(ctx context.Context) (bounded context.Context, cancel func()) {
+	if c.opts.Timeouts.Max <= 0 {
+		return ctx, func() {}
+	}
+	bounded, _, cancel = limit(ctx, c.opts.Timeouts.Max, "timeouts.max", false)
+	return bounded, cancel
 }
 
 // limit bounds a request's time; extend restarts it.

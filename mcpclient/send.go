@@ -54,13 +54,10 @@ func (c *Client) do(ctx context.Context, r *request) (*Result, error) {
 			return nil, about(err, r.method, r.name)
 		}
 	}
-	if limit := c.opts.Timeouts.Max; limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, &ownTimeout{limit: limit, setting: "timeouts.max"})
-		defer cancel()
-	}
+	ctx, cancel := c.overall(ctx)
+	defer cancel()
 	op := Operation{Method: r.method, Name: r.name}
-	result, err := watched(ctx, c, op, func(r *Result) *Result { return r }, func() (*Result, error) {
+	result, err := watched(ctx, c, op, itself, func() (*Result, error) {
 		result, err := c.request(ctx, r)
 		if err == nil && result.Type == ResultInputRequired {
 			result, err = c.answerRounds(ctx, r, result)
@@ -133,7 +130,7 @@ func (c *Client) roundTrip(ctx context.Context, s *session, call *Call) (*Result
 	default:
 		defer s.calls.add(id)()
 	}
-	_, end, err := c.openStream(outer, call, extend)
+	end, err := c.openStream(outer, call, extend)
 	if err != nil {
 		return nil, about(err, call.Method, call.Name)
 	}
@@ -307,10 +304,7 @@ func idOf(value any) (jsonrpc.ID, error) {
 		}
 		return jsonrpc.StringID(id), nil
 	case int:
-		if id < -safe || id > safe {
-			return jsonrpc.ID{}, fmt.Errorf("the id %d is beyond ±(2^53-1)", id)
-		}
-		return jsonrpc.IntID(int64(id)), nil
+		return idOf(int64(id))
 	case int64:
 		if id < -safe || id > safe {
 			return jsonrpc.ID{}, fmt.Errorf("the id %d is beyond ±(2^53-1)", id)

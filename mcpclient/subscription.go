@@ -18,7 +18,7 @@ const (
 	MethodToolsChanged     = "notifications/tools/list_changed"
 	MethodPromptsChanged   = "notifications/prompts/list_changed"
 	MethodResourcesChanged = "notifications/resources/list_changed"
-	MethodResourceUpdated  = methodResourceUpdated
+	MethodResourceUpdated  = "notifications/resources/updated"
 	MethodTaskStatus       = "notifications/tasks"
 )
 

@@ -79,7 +79,7 @@ func (c *Client) WaitTask(ctx context.Context, id string, options *CallOptions) 
 		defer cancel()
 	}
 	r := &request{method: methodGetTask, name: id, options: options}
-	return watched(ctx, c, Operation{Method: r.method, Name: id}, func(r *Result) *Result { return r }, func() (*Result, error) {
+	return watched(ctx, c, Operation{Method: r.method, Name: id}, itself, func() (*Result, error) {
 		w := &taskWait{c: c, r: r, id: id, options: c.taskOptions(options)}
 		return w.run(ctx)
 	})

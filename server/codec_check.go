@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/mcpbridge/mcpbridge/server/internal/convert"
 )
 
 // checkJSON walks a JSON message beside its descriptor and returns the first
@@ -231,7 +233,7 @@ func (c *jsonChecker) anything(exact string) error {
 		return c.array(func() error { return c.anything(exact) })
 	}
 	token, err := c.token()
-	if err == nil && exact != "" && token.Kind() == '0' && !survivesDouble([]byte(token.String())) {
+	if err == nil && exact != "" && token.Kind() == '0' && !convert.SurvivesDouble([]byte(token.String())) {
 		return c.fail("the number %s does not fit a double exactly; use %s instead", cut(token.String(), 40), exact)
 	}
 	return err

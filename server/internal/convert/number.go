@@ -26,13 +26,28 @@ func parseNumber(token []byte) (f float64, exact bool) {
 	if token[0] == '-' && f == 0 {
 		return f, false
 	}
-	var a, b [40]byte
+	return f, isShortest(token, f)
+}
+
+// SurvivesDouble reports whether a JSON number means the same after it was stored in a double and written again.
+// Integers beyond 2^53 mostly do not, and neither do 1e400 and decimals of more than 17 digits; -0 does.
+func SurvivesDouble(token []byte) bool {
+	if _, ok := shortInt(token); ok {
+		return true // below 2^53
+	}
+	f, err := strconv.ParseFloat(string(token), 64)
+	return err == nil && isShortest(token, f)
+}
+
+// isShortest reports whether the shortest decimal that names f is the number of token.
+func isShortest(token []byte, f float64) bool {
+	var a, b [48]byte
 	digits, exp, ok := decimal(a[:0], token)
 	if !ok {
-		return f, false
+		return false
 	}
 	shortest, shortestExp, _ := decimal(b[:0], strconv.AppendFloat(make([]byte, 0, 32), f, 'e', -1, 64))
-	return f, exp == shortestExp && bytes.Equal(digits, shortest)
+	return exp == shortestExp && bytes.Equal(digits, shortest)
 }
 
 // shortInt reads an integer of at most 15 digits without fraction or exponent.
