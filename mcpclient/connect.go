@@ -15,13 +15,13 @@ import (
 // connect makes one connection: it dials, finds out the era unless it is
 // pinned or known, and negotiates (2026-07-28 basic/versioning, Backward
 // Compatibility; 2025-11-25 basic/lifecycle, Initialization).
-func (c *Client) connect(ctx context.Context) (*session, error) {
+func (c *Client) connect(ctx context.Context) (s *session, err error) {
 	if gate := c.opts.ConnectGate; gate != nil {
-		release, err := gate(ctx)
-		if err != nil {
-			return nil, contextError(ctx, "the connection attempt did not get its turn before")
+		done, refused := gate(ctx)
+		if refused != nil {
+			return nil, refusedByGate(ctx, refused)
 		}
-		defer release()
+		defer func() { done(err) }()
 	}
 	if limit := c.opts.Version.Timeout; limit > 0 && !c.opts.Version.SeparateBudgets {
 		var cancel context.CancelFunc
@@ -29,8 +29,7 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 		defer cancel()
 	}
 	n := &negotiation{c: c}
-	s, err := n.run(ctx)
-	if err != nil {
+	if s, err = n.run(ctx); err != nil {
 		n.close()
 		return nil, err
 	}
@@ -39,6 +38,18 @@ func (c *Client) connect(ctx context.Context) (*session, error) {
 	s.link.heard.Store(s.since.UnixNano())
 	s.conn.Ready(transport.Negotiated{Modern: s.era == EraModern, Version: s.version})
 	return s, nil
+}
+
+// refusedByGate is an attempt that was not made, which is no failure of the
+// server.
+func refusedByGate(ctx context.Context, cause error) error {
+	refusal := contextError(ctx, "the connection attempt did not get its turn before")
+	if e, ok := errors.AsType[*Error](cause); ok && ctx.Err() == nil {
+		copied := *e
+		refusal = &copied
+	}
+	refusal.gated = true
+	return refusal
 }
 
 // negotiation is one connection attempt. A connection may be replaced on the

@@ -143,8 +143,7 @@ func (c *Client) runAttempt(a *attempt) {
 		return
 	}
 	if err != nil {
-		c.failures++
-		wait := c.planLocked(err)
+		wait := c.planLocked(err, c.paceLocked(err))
 		a.err = unavailable(err, wait)
 		c.mu.Unlock()
 		c.log.Warn("connection attempt failed", "error", err, "next_attempt_in", max(wait, 0))
@@ -203,7 +202,7 @@ func (c *Client) lost(s *session, cause error, how loss) {
 		c.pace.Reset()
 	}
 	if how != lossForgotten && time.Since(c.replaced) < c.opts.Reconnect.Interval {
-		c.planLocked(cause)
+		c.planLocked(cause, c.pace.NextBackOff())
 	} else {
 		if how != lossForgotten {
 			c.replaced = time.Now()
@@ -242,9 +241,22 @@ func (c *Client) discardLocked(s *session) {
 	}
 }
 
-// planLocked records a failure and sets the time of the next attempt.
-func (c *Client) planLocked(cause error) time.Duration {
-	wait := c.pace.NextBackOff()
+// paceLocked counts a failed attempt and says how long to wait for the next. A
+// gate that refused the attempt has its own idea of that.
+func (c *Client) paceLocked(cause error) time.Duration {
+	if e, ok := errors.AsType[*Error](cause); ok && e.gated {
+		return max(e.RetryAfter, minGateWait)
+	}
+	c.failures++
+	return c.pace.NextBackOff()
+}
+
+// minGateWait keeps a gate that names no time from being asked without end.
+const minGateWait = 10 * time.Millisecond
+
+// planLocked records why there is no connection and sets the time of the next
+// attempt.
+func (c *Client) planLocked(cause error, wait time.Duration) time.Duration {
 	c.status.NextAttempt = time.Now().Add(wait)
 	c.setStateLocked(StateReconnecting, cause)
 	if limit := c.opts.Reconnect.MaxAttempts; limit > 0 && c.failures >= limit {

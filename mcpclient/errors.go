@@ -94,6 +94,7 @@ type Error struct {
 	Err error
 
 	sessionGone bool // the server has forgotten our session
+	gated       bool // Options.ConnectGate refused the attempt
 }
 
 // NeverAgain, as Error.RetryAfter, says that no attempt will be made by itself.

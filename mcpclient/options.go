@@ -85,8 +85,10 @@ type Options struct {
 	// [JoinText].
 	ToolResult ToolResultExtractor
 	// ConnectGate, when set, is called before each connection attempt and may
-	// block until there is room for it; release is called when it is over.
-	ConnectGate func(ctx context.Context) (release func(), err error)
+	// block until there is room for it; done is called with the outcome when the
+	// attempt is over. A gate that refuses with an [Error] is asked again after
+	// its RetryAfter; the refused attempt does not count as a failed one.
+	ConnectGate func(ctx context.Context) (done func(error), err error)
 	// OnState, when set, is told of every change of [Status].State, in order,
 	// from the client's own goroutine. It must not block or call the client.
 	OnState func(Status)
