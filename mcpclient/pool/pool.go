@@ -1,9 +1,15 @@
-// Package pool bounds the calls that one target runs at the same time.
+// Package pool is the connections of one target.
 //
-// A [Pool] owns the target's one [mcpclient.Client] and hands it out in leases:
-// at most Options.MaxInFlight at once, the next ones waiting in order of
-// arrival. It observes the client; connecting and reconnecting are the
-// client's own business. The pool starts no goroutine.
+// A [Pool] makes the target's [mcpclient.Client] values and leases them to
+// calls: the connection with the least in flight, bounded per connection and
+// per target, the next callers waiting in order of arrival. It keeps callers
+// apart that must not share a connection, closes what is idle and replaces
+// what is old. It observes the clients; connecting and reconnecting are their
+// own business.
+//
+// File map: pool.go life; acquire.go leases and the queue; member.go single
+// connections; sweep.go idle and lifetime limits; breaker.go what connections
+// of one target learn from each other's failures; status.go what is reported.
 package pool
 
 import (
@@ -11,190 +17,202 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 )
 
+// Defaults of [Options].
 const (
-	defaultMaxInFlight = 1024
-	defaultMaxQueue    = 1024
-	// retryAfter is what a refused caller is told to wait: long enough for a
-	// queue of ordinary calls to move.
-	retryAfter = time.Second
+	defaultMaxInFlight    = 1024
+	defaultMaxQueue       = 1024
+	defaultMaxConnections = 256 // of modes that keep callers apart
+	defaultMaxExclusive   = 16
+	// closeBudget bounds the end of one connection that is no longer needed.
+	closeBudget = 30 * time.Second
 )
+
+// Mode says which calls may share a connection.
+type Mode int
+
+const (
+	// ModeShared: all calls with the same [Key] share connections.
+	ModeShared Mode = iota
+	// ModePerKey: each key has exactly one connection, which nobody else uses.
+	ModePerKey
+	// ModePerCall: each call has a connection of its own, which ends with it.
+	ModePerCall
+)
+
+// Key says for whom a connection is. Different keys never share one.
+type Key struct {
+	Isolation  string // the caller's key, in the terms of the bridge; "" = everybody
+	Profile    string // the capabilities declared when connecting; "" = the usual ones
+	Credential string // what the server is shown; "" = the configured one
+}
+
+// Member is what Options.New must build into the client it makes.
+type Member struct {
+	Key Key
+	// Exclusive: the connection carries one call at a time.
+	Exclusive bool
+	// Lazy, OnState and Gate belong into the fields of [mcpclient.Options] of
+	// these names (Gate into ConnectGate, beside others; it may be nil).
+	Lazy    bool
+	OnState func(mcpclient.Status)
+	Gate    func(ctx context.Context) (done func(error), err error)
+}
 
 // Options configures a [Pool]. It is copied by [New].
 type Options struct {
-	// New makes the client; it must not do I/O. Required.
-	New func() (*mcpclient.Client, error)
+	// New makes a client; it must do no I/O. Each client needs a transport of its
+	// own. Required.
+	New func(Member) (*mcpclient.Client, error)
+	// Mode says which calls share connections.
+	Mode Mode
+	// MaxConnections bounds the connections of a shared key, or of all keys in the
+	// other modes; 0 = 1 when shared, else 256.
+	MaxConnections int
 	// MaxInFlight is how many leases exist at once; 0 = 1024,
 	// mcpclient.Unlimited = no limit.
 	MaxInFlight int
-	// MaxQueue is how many callers may wait for one; 0 = 1024,
+	// MaxInFlightPerConnection is how many of them are on one connection; 0 or
+	// mcpclient.Unlimited = no limit of its own.
+	MaxInFlightPerConnection int
+	// MaxQueue is how many callers may wait for a lease; 0 = 1024,
 	// mcpclient.Unlimited = no limit.
 	MaxQueue int
+	// MaxExclusive bounds the connections of exclusive requests, unless each call
+	// has its own anyway; 0 = 16.
+	MaxExclusive int
+	// IdleTimeout ends a connection that was not used for so long, except the
+	// first one of a shared pool. MaxLifetime replaces one that is older. Both
+	// vary by a tenth; 0 = never.
+	IdleTimeout, MaxLifetime time.Duration
+	// Reconnect paces the attempts of several connections together, once three in
+	// a row have failed.
+	Reconnect mcpclient.ReconnectOptions
+	// Lazy connects at the first call instead of at Start.
+	Lazy bool
+	// OnChange, when set, is told of every change of the status, in order. It must
+	// not block or call the pool.
+	OnChange func(Status)
+	// Logger receives what happens to connections; nil discards.
+	Logger *slog.Logger
 }
 
-// Stat is a snapshot of a pool.
-type Stat struct {
-	Connections int    // connections that can carry calls now
-	InFlight    int    // leases not released yet
-	Queued      int    // callers waiting for a lease
-	MaxInFlight int    // mcpclient.Unlimited = no limit
-	MaxQueue    int    // mcpclient.Unlimited = no limit
-	Waits       uint64 // callers so far that had to wait
-	Rejected    uint64 // callers so far that found the queue full
-}
-
-// Pool hands out leases on one client. All methods may be called from many
-// goroutines at once.
+// Pool hands out leases on the connections of one target. All methods may be
+// called from many goroutines at once. It must be closed.
 type Pool struct {
-	client      *mcpclient.Client
-	maxInFlight int
-	maxQueue    int
+	opts    Options
+	breaker *breaker // nil when there is one connection, whose own pace does
+
+	lifetime context.Context //nolint:containedctx // ends when Close gives up waiting
+	abort    context.CancelFunc
+	work     sync.WaitGroup // connections that end, the sweeper
 
 	mu       sync.Mutex // protects the fields below; nothing blocks while it is held
+	shared   *group     // of the zero request, nil in other modes
+	groups   map[Request]*group
+	leaving  map[*member]struct{} // out of their group, with leases left
+	open     int                  // connections, those included that are being closed
+	openExcl int                  // of these the exclusive ones
 	inFlight int
-	queue    list.List // of *waiter, first come first
-	waits    uint64
-	rejected uint64
+	queue    list.List // of *waiter: all leases are taken
+	queued   int       // callers waiting, in any queue
+	counters counters
+	status   Status
+	sweeping bool
+	draining bool
 	closed   bool
-	idle     chan struct{} // closed when the pool is closed and inFlight is 0
+	idle     chan struct{} // closed when the pool is draining and inFlight is 0
+	drained  chan struct{} // closed when draining begins
 
 	closing   sync.Once
 	closeErr  error
 	closeDone chan struct{}
 }
 
-// waiter is one caller in the queue. ready is closed when it owns a lease or
-// the pool was closed; granted tells which and is guarded by Pool.mu.
-type waiter struct {
-	ready   chan struct{}
-	granted bool
-}
-
-// New checks the options and makes the client. It does no I/O.
+// New checks the options and makes the first client of a shared pool. It does
+// no I/O.
 func New(o Options) (*Pool, error) {
 	if o.New == nil {
 		return nil, errors.New("pool: Options.New is nil; it must make the client")
 	}
-	p := &Pool{idle: make(chan struct{}), closeDone: make(chan struct{})}
-	var errs [2]error
-	p.maxInFlight, errs[0] = limit("MaxInFlight", o.MaxInFlight, defaultMaxInFlight)
-	p.maxQueue, errs[1] = limit("MaxQueue", o.MaxQueue, defaultMaxQueue)
-	if err := errors.Join(errs[:]...); err != nil {
+	if err := o.prepare(); err != nil {
 		return nil, err
 	}
-	client, err := o.New()
+	p := &Pool{opts: o, groups: map[Request]*group{}, leaving: map[*member]struct{}{}, idle: make(chan struct{}), drained: make(chan struct{}), closeDone: make(chan struct{})}
+	p.lifetime, p.abort = context.WithCancel(context.Background())
+	p.status.Since = time.Now()
+	if o.Mode != ModeShared || o.MaxConnections > 1 {
+		p.breaker = newBreaker(o.Reconnect)
+	}
+	if o.Mode == ModeShared {
+		p.shared = p.groupLocked(Request{})
+		_, err := p.addLocked(p.shared, role{primary: true})
+		return p, err
+	}
+	// the options of later clients are those of this one, which never connects
+	trial, err := o.New(Member{Lazy: true})
 	if err != nil {
 		return nil, err
 	}
-	p.client = client
-	return p, nil
+	return p, trial.Close(context.Background())
 }
 
-func limit(name string, value, unset int) (int, error) {
-	switch {
-	case value == 0:
-		return unset, nil
-	case value < mcpclient.Unlimited:
-		return 0, fmt.Errorf("pool: Options.%s is %d; use a positive number, 0 for %d, or %d for no limit", name, value, unset, mcpclient.Unlimited)
+// prepare fills in defaults and refuses what makes no sense.
+func (o *Options) prepare() error {
+	connections := 1
+	if o.Mode != ModeShared {
+		connections = defaultMaxConnections
 	}
-	return value, nil
+	var errs []error
+	limit := func(name string, value *int, unset int, unlimited bool) {
+		switch {
+		case *value == 0:
+			*value = unset
+		case *value < 0 && (!unlimited || *value != mcpclient.Unlimited):
+			advice := ""
+			if unlimited {
+				advice = fmt.Sprintf(", or %d for no limit", mcpclient.Unlimited)
+			}
+			errs = append(errs, fmt.Errorf("pool: Options.%s is %d; use a positive number, 0 for %d%s", name, *value, unset, advice))
+		}
+	}
+	limit("MaxConnections", &o.MaxConnections, connections, false)
+	limit("MaxInFlight", &o.MaxInFlight, defaultMaxInFlight, true)
+	limit("MaxInFlightPerConnection", &o.MaxInFlightPerConnection, mcpclient.Unlimited, true)
+	limit("MaxQueue", &o.MaxQueue, defaultMaxQueue, true)
+	limit("MaxExclusive", &o.MaxExclusive, defaultMaxExclusive, false)
+	if o.IdleTimeout < 0 || o.MaxLifetime < 0 {
+		errs = append(errs, errors.New("pool: Options.IdleTimeout and MaxLifetime must not be negative; 0 means never"))
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return errors.Join(errs...)
 }
 
-// Start begins connecting in the background, as the client's Start does.
-func (p *Pool) Start() { p.client.Start() }
-
-// Status returns the client's status.
-func (p *Pool) Status() mcpclient.Status { return p.client.Status() }
-
-// Stat returns a snapshot.
-func (p *Pool) Stat() Stat {
-	connections := 0
-	if p.client.Status().State == mcpclient.StateReady {
-		connections = 1
-	}
+// Start begins connecting in the background, unless the pool is lazy or its
+// connections are made for callers.
+func (p *Pool) Start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stat{
-		Connections: connections, InFlight: p.inFlight, Queued: p.queue.Len(),
-		MaxInFlight: p.maxInFlight, MaxQueue: p.maxQueue, Waits: p.waits, Rejected: p.rejected,
-	}
-}
-
-// Acquire returns a lease, waiting in the queue when all are taken. It does not
-// wait for a connection. Errors are [*mcpclient.Error] values of KindOverloaded
-// (queue full), KindTimeout or KindCanceled (ctx ended first) or KindClosed;
-// nothing was sent in any of these cases.
-func (p *Pool) Acquire(ctx context.Context) (*Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, waitError(err)
-	}
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil, closedError()
-	}
-	if p.queue.Len() == 0 && (p.inFlight < p.maxInFlight || p.maxInFlight < 0) {
-		p.inFlight++
-		p.mu.Unlock()
-		return &Lease{pool: p}, nil
-	}
-	if p.maxQueue >= 0 && p.queue.Len() >= p.maxQueue {
-		p.rejected++
-		p.mu.Unlock()
-		return nil, p.overloadError()
-	}
-	w := &waiter{ready: make(chan struct{})}
-	place := p.queue.PushBack(w)
-	p.waits++
-	p.mu.Unlock()
-
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-	}
-	p.mu.Lock()
-	granted, closed := w.granted, p.closed
-	if !granted {
-		p.queue.Remove(place)
-	}
-	p.mu.Unlock()
-	switch {
-	case granted && ctx.Err() == nil:
-		return &Lease{pool: p}, nil
-	case granted: // it came too late; the next in the queue gets it
-		p.release()
-		return nil, waitError(ctx.Err())
-	case closed:
-		return nil, closedError()
-	}
-	return nil, waitError(ctx.Err())
-}
-
-// release ends one lease, or hands it to the first in the queue.
-func (p *Pool) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if first := p.queue.Front(); first != nil {
-		w, _ := p.queue.Remove(first).(*waiter)
-		w.granted = true
-		close(w.ready)
+	if p.draining || p.shared == nil {
 		return
 	}
-	p.inFlight--
-	if p.closed && p.inFlight == 0 {
-		close(p.idle)
+	p.startSweeperLocked()
+	for _, m := range p.shared.members {
+		m.client.Start()
 	}
 }
 
 // Close refuses new leases, fails the queue, waits until the leases are
-// released or ctx ends, and closes the client, which ends what is still
-// running. It returns the client's error. A second call waits for the first.
+// released or ctx ends, and closes the connections, which ends what is still
+// running. It returns their errors. A second call waits for the first.
 func (p *Pool) Close(ctx context.Context) error {
 	first := false
 	p.closing.Do(func() { first = true })
@@ -206,60 +224,60 @@ func (p *Pool) Close(ctx context.Context) error {
 			return fmt.Errorf("close the pool: %w", ctx.Err())
 		}
 	}
-	p.mu.Lock()
-	p.closed = true
-	for p.queue.Len() > 0 {
-		w, _ := p.queue.Remove(p.queue.Front()).(*waiter)
-		close(w.ready)
-	}
-	if p.inFlight == 0 {
-		close(p.idle)
-	}
-	p.mu.Unlock()
+	p.drain()
 	select {
 	case <-p.idle:
 	case <-ctx.Done():
 	}
-	p.closeErr = p.client.Close(ctx)
+	p.closeErr = p.end(ctx)
 	close(p.closeDone)
 	return p.closeErr
 }
 
-// Lease is the right to run one call. It must be released.
-type Lease struct {
-	pool     *Pool
-	released atomic.Bool
+// drain refuses what is not leased yet.
+func (p *Pool) drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.draining = true
+	close(p.drained)
+	p.failLocked(&p.queue)
+	for _, g := range p.groups {
+		p.failLocked(&g.queue)
+	}
+	if p.inFlight == 0 {
+		close(p.idle)
+	}
+	p.refreshLocked()
 }
 
-// Client returns the client to call. It must not be used after Release.
-func (l *Lease) Client() *mcpclient.Client { return l.pool.client }
-
-// Release gives the lease back. Further calls do nothing.
-func (l *Lease) Release() {
-	if l.released.CompareAndSwap(false, true) {
-		l.pool.release()
+// end closes all connections at the same time.
+func (p *Pool) end(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	var clients []*mcpclient.Client
+	for _, g := range p.groups {
+		for _, m := range g.members {
+			m.gone = true
+			clients = append(clients, m.client)
+		}
+		g.members = nil
 	}
-}
-
-func (p *Pool) overloadError() error {
-	return &mcpclient.Error{
-		Kind: mcpclient.KindOverloaded, SafeToRetry: true, RetryAfter: retryAfter,
-		Message: fmt.Sprintf("the target already runs %d calls and %d more wait; retry later or raise pool.max_in_flight or pool.max_queue", p.maxInFlight, p.maxQueue),
+	for m := range p.leaving {
+		clients = append(clients, m.client)
 	}
-}
-
-func closedError() error {
-	return &mcpclient.Error{Kind: mcpclient.KindClosed, SafeToRetry: true, Message: "the target is shutting down"}
-}
-
-func waitError(cause error) error {
-	e := &mcpclient.Error{
-		Kind: mcpclient.KindCanceled, SafeToRetry: true, Err: cause,
-		Message: "the call was canceled before it could start",
+	p.mu.Unlock()
+	stop := context.AfterFunc(ctx, p.abort) // those that were already ending have no longer than the rest
+	defer stop()
+	errs := make([]error, len(clients))
+	var ending sync.WaitGroup
+	for i, client := range clients {
+		ending.Go(func() { errs[i] = client.Close(ctx) })
 	}
-	if errors.Is(cause, context.DeadlineExceeded) {
-		e.Kind = mcpclient.KindTimeout
-		e.Message = "the deadline passed before the call could start; allow more time or raise pool.max_in_flight"
-	}
-	return e
+	ending.Wait()
+	p.mu.Lock()
+	p.refreshLocked()
+	p.mu.Unlock()
+	p.work.Wait()
+	p.abort()
+	return errors.Join(errs...)
 }

@@ -22,8 +22,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // lazyClient never connects unless it is called.
-func lazyClient() (*mcpclient.Client, error) {
-	return mcpclient.New(&transport.HTTP{URL: "http://127.0.0.1:1/mcp"}, mcpclient.Options{Lazy: true})
+func lazyClient(m Member) (*mcpclient.Client, error) {
+	return mcpclient.New(&transport.HTTP{URL: "http://127.0.0.1:1/mcp"}, mcpclient.Options{Lazy: true, OnState: m.OnState, ConnectGate: m.Gate})
 }
 
 // newPool returns a pool that the test closes; on a lazyClient by default.
@@ -46,7 +46,7 @@ func newPool(t *testing.T, o Options) *Pool {
 
 func acquire(t *testing.T, p *Pool) *Lease {
 	t.Helper()
-	l, err := p.Acquire(t.Context())
+	l, err := p.Acquire(t.Context(), Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestLeasesAreCountedAndReleasedOnce(t *testing.T) {
 	if a.Client() == nil || a.Client() != b.Client() {
 		t.Error("all leases share one client")
 	}
-	if diff := cmp.Diff(Stat{InFlight: 2, MaxInFlight: 2, MaxQueue: -1}, p.Stat()); diff != "" {
+	if diff := cmp.Diff(Stat{InFlight: 2, MaxConnections: 1, MaxInFlight: 2, MaxQueue: -1}, p.Stat()); diff != "" {
 		t.Error(diff)
 	}
 	a.Release()
@@ -90,8 +90,8 @@ func TestZeroLimitsAreTheDefaultsAndNegativeOnesAreRefused(t *testing.T) {
 	for range 3000 {
 		defer acquire(t, unlimited).Release()
 	}
-	for _, o := range []Options{{MaxInFlight: -2}, {MaxQueue: -2}} {
-		o.New = func() (*mcpclient.Client, error) { return nil, nil }
+	for _, o := range []Options{{MaxInFlight: -2}, {MaxQueue: -2}, {MaxInFlightPerConnection: -2}, {MaxConnections: -2}, {MaxExclusive: -2}} {
+		o.New = func(Member) (*mcpclient.Client, error) { return nil, nil }
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "-2") {
 			t.Errorf("New(%+v) = %v, want an error naming -2", o, err)
 		}
@@ -100,7 +100,7 @@ func TestZeroLimitsAreTheDefaultsAndNegativeOnesAreRefused(t *testing.T) {
 		t.Error("New without Options.New must fail")
 	}
 	broken := errors.New("broken")
-	if _, err := New(Options{New: func() (*mcpclient.Client, error) { return nil, broken }}); !errors.Is(err, broken) {
+	if _, err := New(Options{New: func(Member) (*mcpclient.Client, error) { return nil, broken }}); !errors.Is(err, broken) {
 		t.Errorf("New = %v, want the client's error", err)
 	}
 }
@@ -140,7 +140,7 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { acquire(t, p).Release() })
 		synctest.Wait()
-		_, err := p.Acquire(t.Context())
+		_, err := p.Acquire(t.Context(), Request{})
 		if e := wantKind(t, err, mcpclient.KindOverloaded); e.RetryAfter <= 0 || !strings.Contains(e.Message, "pool.max_in_flight") {
 			t.Errorf("error = %+v", e)
 		}
@@ -159,17 +159,17 @@ func TestTheCallersDeadlineBoundsTheQueue(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, err := p.Acquire(ctx)
+		_, err := p.Acquire(ctx, Request{})
 		_ = wantKind(t, err, mcpclient.KindTimeout)
 		if waited := time.Since(began); waited != 5*time.Second {
 			t.Errorf("waited %v, want 5s", waited)
 		}
-		_, err = p.Acquire(ctx)
+		_, err = p.Acquire(ctx, Request{})
 		_ = wantKind(t, err, mcpclient.KindTimeout)
 
 		gone, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, leave)
-		_, err = p.Acquire(gone)
+		_, err = p.Acquire(gone, Request{})
 		_ = wantKind(t, err, mcpclient.KindCanceled)
 		if got := p.Stat(); got.Queued != 0 || got.InFlight != 1 {
 			t.Errorf("those who left are still counted: %+v", got)
@@ -186,7 +186,7 @@ func TestALeaseGrantedToALeavingCallerGoesToTheNext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if l, err := p.Acquire(ctx); err == nil {
+			if l, err := p.Acquire(ctx, Request{}); err == nil {
 				l.Release()
 			}
 		})
@@ -208,7 +208,7 @@ func TestCloseFailsTheQueueAndWaitsForLeases(t *testing.T) {
 		held := acquire(t, p)
 		queued := make(chan error, 1)
 		go func() {
-			_, err := p.Acquire(context.Background())
+			_, err := p.Acquire(context.Background(), Request{})
 			queued <- err
 		}()
 		synctest.Wait()
@@ -221,7 +221,7 @@ func TestCloseFailsTheQueueAndWaitsForLeases(t *testing.T) {
 		if len(closed) != 0 {
 			t.Error("Close returned while a lease was out")
 		}
-		_, err := p.Acquire(t.Context())
+		_, err := p.Acquire(t.Context(), Request{})
 		_ = wantKind(t, err, mcpclient.KindClosed)
 		held.Release()
 		for range 2 {
@@ -229,7 +229,7 @@ func TestCloseFailsTheQueueAndWaitsForLeases(t *testing.T) {
 				t.Errorf("Close = %v", err)
 			}
 		}
-		if got := p.Status().State; got != mcpclient.StateClosed {
+		if got := p.Status().State; got != StateClosed {
 			t.Errorf("state = %v", got)
 		}
 	})
@@ -263,7 +263,7 @@ func TestTheCapHoldsUnderLoad(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(50))*time.Microsecond)
-				l, err := p.Acquire(ctx)
+				l, err := p.Acquire(ctx, Request{})
 				cancel()
 				if err != nil {
 					continue
@@ -285,8 +285,8 @@ func TestTheCapHoldsUnderLoad(t *testing.T) {
 func TestThePoolShowsTheClientsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		url, hc := mcptest.StartMemoryHTTP(t, &mcptest.Server{Tools: []mcptest.Tool{{Name: "echo", Call: mcptest.Echo()}}})
-		p := newPool(t, Options{New: func() (*mcpclient.Client, error) {
-			return mcpclient.New(&transport.HTTP{URL: url, Client: hc}, mcpclient.Options{})
+		p := newPool(t, Options{New: func(m Member) (*mcpclient.Client, error) {
+			return mcpclient.New(&transport.HTTP{URL: url, Client: hc}, mcpclient.Options{OnState: m.OnState})
 		}})
 		if got := p.Stat().Connections; got != 0 {
 			t.Errorf("connections before Start = %d", got)
@@ -297,6 +297,7 @@ func TestThePoolShowsTheClientsConnection(t *testing.T) {
 		if err := l.Client().Connect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // for the news of it
 		if got := p.Stat().Connections; got != 1 {
 			t.Errorf("connections = %d, want 1", got)
 		}
@@ -310,7 +311,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		l, err := p.Acquire(b.Context())
+		l, err := p.Acquire(b.Context(), Request{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -1,0 +1,82 @@
+package pool
+
+import (
+	"time"
+)
+
+// expired reports whether a member is over its lifetime.
+func (m *member) expired(now time.Time) bool { return m.maxAge > 0 && now.Sub(m.born) >= m.maxAge }
+
+// startSweeperLocked starts looking for connections that are idle or old, once
+// there can be any.
+func (p *Pool) startSweeperLocked() {
+	limit := p.opts.IdleTimeout
+	if l := p.opts.MaxLifetime; l > 0 && (limit == 0 || l < limit) {
+		limit = l
+	}
+	if limit == 0 || p.sweeping || p.draining {
+		return
+	}
+	p.sweeping = true
+	p.work.Go(func() { p.sweep(max(limit/10, time.Millisecond)) })
+}
+
+// sweep looks at all connections each period until the pool drains.
+func (p *Pool) sweep(period time.Duration) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			p.sweepOnce(now)
+		case <-p.drained:
+			return
+		}
+	}
+}
+
+func (p *Pool) sweepOnce(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining {
+		return
+	}
+	var due []*member
+	for _, g := range p.groups {
+		for _, m := range g.members {
+			if m.inFlight == 0 && m.maxIdle > 0 && now.Sub(m.idleSince) >= m.maxIdle || m.expired(now) {
+				due = append(due, m)
+			}
+		}
+	}
+	for _, m := range due {
+		switch {
+		case m.group == p.shared && (m.primary || m.inFlight > 0):
+			p.replaceLocked(m)
+		case m.inFlight == 0:
+			if !m.expired(now) {
+				p.counters.evicted++
+			}
+			p.removeLocked(m)
+		} // a busy one of a key ends with its last lease
+	}
+}
+
+// replaceLocked makes the successor of an old connection, which serves until
+// that is connected. One that is not connected is about to be replaced anyway.
+func (p *Pool) replaceLocked(old *member) {
+	if !old.connected() {
+		return
+	}
+	for _, m := range p.shared.members {
+		if m.replaces == old {
+			return
+		}
+	}
+	successor, err := p.addLocked(p.shared, role{beside: true, replaces: old})
+	if err != nil {
+		p.opts.Logger.Warn("the successor of a connection could not be made", "error", err)
+		return
+	}
+	p.connectLocked(successor)
+}
