@@ -27,6 +27,12 @@ type HTTP struct {
 	// used: redirects are followed by the rules of this package, and contexts
 	// bound requests.
 	Client *http.Client
+	// Wrap, when set, returns the round tripper to use in front of the one this
+	// transport makes; it is not used with Client, and called once, by the first
+	// Dial. It may change what it is given before it returns. What it returns
+	// may send a request again only after [Outgoing.Unsent], and its errors of
+	// type *Error are passed on as they are.
+	Wrap func(*http.Transport) http.RoundTripper
 	// MaxReplyBytes bounds one reply or one event; 0 = DefaultMaxReplyBytes,
 	// negative = none.
 	MaxReplyBytes int64
@@ -48,7 +54,7 @@ type HTTP struct {
 	setup   sync.Once
 	client  *http.Client
 	own     bool
-	plain   bool        // requests go right to an *http.Transport
+	plain   bool        // nothing repeats a request that may have been sent
 	readers sync.Pool   // of *bufio.Reader, for event streams
 	onlySSE atomic.Bool // the server was last seen to speak only HTTP+SSE
 }
@@ -146,6 +152,9 @@ type httpConn struct {
 	junk    limiter
 	stray   limiter
 	large   limiter
+
+	affinity atomic.Value // see Outgoing
+	bound    bool         // it posts for a stream of HTTP+SSE, with which its session began
 
 	mu        sync.Mutex // guards what follows
 	closed    bool

@@ -10,7 +10,8 @@ import (
 )
 
 // newClient returns the client to use, whether its connections are ours, and
-// whether nothing stands between us and an *http.Transport.
+// whether nothing that repeats requests for reasons of its own stands between us
+// and an *http.Transport.
 func (h *HTTP) newClient(scheme string) (client *http.Client, own, plain bool) {
 	client = &http.Client{}
 	if h.Client != nil {
@@ -33,7 +34,7 @@ func (h *HTTP) newClient(scheme string) (client *http.Client, own, plain bool) {
 	if scheme == "https" {
 		idle = 50 * time.Second
 	}
-	client.Transport = locations{&http.Transport{
+	tripper := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
@@ -46,7 +47,11 @@ func (h *HTTP) newClient(scheme string) (client *http.Client, own, plain bool) {
 		// Compression makes proxies hold back events, and would let a small
 		// reply grow past the limits unseen.
 		DisableCompression: true,
-	}}
+	}
+	client.Transport = locations{tripper}
+	if h.Wrap != nil {
+		client.Transport = locations{h.Wrap(tripper)}
+	}
 	return client, true, true
 }
 

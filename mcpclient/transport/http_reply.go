@@ -117,7 +117,11 @@ func (x *exchange) document(resp *http.Response, body io.Reader) (*jsonrpc.Messa
 		if ended := x.ended(); ended != nil {
 			return nil, ended
 		}
-		return nil, errLost("the connection to "+c.url.Host+" ended inside the reply", c.redact.cover(err))
+		host := c.url.Host
+		if resp.Request != nil && resp.Request.URL != nil { // it may have gone elsewhere
+			host = resp.Request.URL.Host
+		}
+		return nil, errLost("the connection to "+host+" ended inside the reply", c.redact.cover(err))
 	}
 	if bytes.HasPrefix(data, []byte(gzipStart)) {
 		return nil, x.compressed(resp, "gzip")

@@ -86,8 +86,14 @@ func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response
 		},
 		WroteHeaders: func() { x.reach(stageWritten) },
 	}
+	ctx, host := httptrace.WithClientTrace(x.ctx, trace), c.url.Host
+	var out *Outgoing
+	if c.transport.Wrap != nil {
+		out = x.outgoing(method)
+		ctx = context.WithValue(ctx, outgoingKey{}, out)
+	}
 	// An empty reader counts as no body.
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(x.ctx, trace), method, "", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "", bytes.NewReader(body))
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Message: "the HTTP request cannot be built", Err: err}
 	}
@@ -106,12 +112,20 @@ func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // the URL may hold secrets
 	}
+	if e, ok := errors.AsType[*Error](err); ok && out != nil {
+		told := *e
+		told.Err = c.redact.cover(e.Err)
+		return nil, &told
+	}
+	if out != nil && out.Host != "" {
+		host = out.Host
+	}
 	// A plain transport that has not even asked for a connection refuses the
 	// request; of others nothing is known then.
 	if stage == stageConnecting || stage == stageConnected || stage == stageUnknown && c.transport.plain {
-		return nil, &Error{Kind: NotSent, Message: connectMessage(c.url.Host, err), Err: c.redact.cover(err)}
+		return nil, &Error{Kind: NotSent, Message: connectMessage(host, err), Err: c.redact.cover(err)}
 	}
-	return nil, errLost("the connection to "+c.url.Host+" ended before a response came", c.redact.cover(err))
+	return nil, errLost("the connection to "+host+" ended before a response came", c.redact.cover(err))
 }
 
 // connectMessage says why no connection came about.

@@ -81,6 +81,7 @@ func (h *HTTP) dialSSE(ctx context.Context, handler Handler) (*sseConn, error) {
 	if err != nil {
 		return nil, err
 	}
+	peer.bound = true
 	c := &sseConn{mux: newMux(handler, h.Logger, h.MaxReplyBytes, h.LenientIDs, h.Redact), peer: peer}
 	c.stop = peer.cancel
 	body, err := c.open(ctx)
@@ -99,7 +100,7 @@ func (h *HTTP) dialSSE(ctx context.Context, handler Handler) (*sseConn, error) {
 // with peer's context.
 func (c *sseConn) open(ctx context.Context) (body io.ReadCloser, err error) {
 	p := c.peer
-	x := &exchange{conn: p, parent: ctx, req: &Request{Method: "GET"}}
+	x := &exchange{conn: p, parent: ctx, req: &Request{Method: methodOpen}}
 	x.ctx, x.cancel = context.WithCancel(p.ctx)
 	leave := context.AfterFunc(ctx, x.cancel)
 	defer func() {
