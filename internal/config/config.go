@@ -52,8 +52,8 @@ type ClientInfo struct {
 	WebsiteURL  string `yaml:"website_url"`
 }
 
-// Target is one MCP server: a child process (Command) or something that
-// listens (URL), never both.
+// Target is one MCP server: a child process (Command), something that listens
+// (URL) or several replicas of it (URLs). Exactly one of the three is set.
 type Target struct {
 	// Command is the program and its arguments; no shell is involved.
 	Command []string `yaml:"command"`
@@ -68,7 +68,10 @@ type Target struct {
 	// tcp://HOST:PORT for servers that speak the framing of stdio on a socket.
 	URL string `yaml:"url"`
 
-	// Headers are sent with every HTTP request to URL.
+	// URLs are the replicas of one HTTP server. They differ in host and port only.
+	URLs []string `yaml:"urls"`
+
+	// Headers are sent with every HTTP request to URL or URLs.
 	Headers map[string]Secret `yaml:"headers"`
 
 	// Transport is TransportStdio for every target with a Command.
@@ -129,22 +132,6 @@ type Timeouts struct {
 	Tools map[string]time.Duration `yaml:"tools"`
 }
 
-// Restart governs the child process of a stdio target.
-type Restart struct {
-	// StopTimeout is all the time that a child has from the closing of its
-	// stdin until it is killed. Never zero for a stdio target.
-	StopTimeout time.Duration `yaml:"stop_timeout"`
-}
-
-// Pool bounds the calls that one target runs at the same time.
-type Pool struct {
-	// MaxInFlight calls run at once. Zero means no limit.
-	MaxInFlight int `yaml:"max_in_flight"`
-
-	// MaxQueue calls wait when MaxInFlight are running. Zero means no limit.
-	MaxQueue int `yaml:"max_queue"`
-}
-
 // Root is one directory offered to a server. URI is a file:// URI.
 type Root struct {
 	URI  string `yaml:"uri"`
@@ -162,9 +149,10 @@ func Default() *Config {
 	}
 }
 
-// NewTarget returns a target with the defaults of its transport and neither
-// Command nor URL set. A child process is given longer to start than an HTTP
-// server, because package runners download it first.
+// NewTarget returns a target with the defaults of its transport and of
+// IsolationShared, and without Command, URL and URLs. A child process is given
+// longer to start than an HTTP server, because package runners download it
+// first.
 func NewTarget(transport Transport) *Target {
 	t := &Target{
 		Transport:       transport,
@@ -177,7 +165,10 @@ func NewTarget(transport Transport) *Target {
 			Initialize: 30 * time.Second,
 			Detect:     5 * time.Second,
 		},
-		Pool:           Pool{MaxInFlight: 1024, MaxQueue: 1024},
+		Pool: Pool{
+			Isolation: IsolationShared, MaxConnections: IsolationShared.maxConnections(),
+			MaxInFlight: 1024, MaxQueue: 1024, MaxInteractive: 16, IdleTimeout: 5 * time.Minute,
+		},
 		Health:         Health{Enabled: true, Interval: 30 * time.Second, Timeout: 10 * time.Second, Failures: 2},
 		Reconnect:      Reconnect{Interval: 5 * time.Second, MaxInterval: 60 * time.Second, Multiplier: 2},
 		Cache:          Cache{Tools: true, Resources: true, Prompts: true},
@@ -192,7 +183,7 @@ func NewTarget(transport Transport) *Target {
 	if transport == TransportStdio {
 		t.Timeouts.Initialize = 60 * time.Second
 		t.Timeouts.Detect = 15 * time.Second
-		t.Restart.StopTimeout = 10 * time.Second
+		t.Restart = Restart{Max: 5, Window: 60 * time.Second, StopTimeout: 10 * time.Second}
 	}
 	return t
 }

@@ -84,7 +84,7 @@ func (d *decoder) mapping(n *node, v reflect.Value, key string) {
 	t := v.Type().Elem()
 	m := reflect.MakeMapWithSize(v.Type(), len(n.fields))
 	for _, f := range n.fields {
-		at := join(key, f.name)
+		at := entry(key, f.name)
 		d.at[at] = f.value.at
 		elem := reflect.New(t).Elem()
 		if t.Kind() == reflect.Pointer {
@@ -235,4 +235,13 @@ func join(key, name string) string {
 		return name
 	}
 	return key + "." + name
+}
+
+// entry is the path of an entry of a mapping. A name with a dot in it is
+// quoted: the target "a.env" is not the setting env of the target "a".
+func entry(key, name string) string {
+	if strings.Contains(name, ".") {
+		name = strconv.Quote(name)
+	}
+	return join(key, name)
 }

@@ -120,6 +120,20 @@ func TestTheSchemaRefusesWhatTheParserRefuses(t *testing.T) {
 		"targets: {t: {url: 'http://h', timeouts: {tool: 5}}}",
 		"targets: {t: {url: 'http://h', timeouts: {tol: 5s}}}",
 		"targets: {t: {url: 'http://h', pool: {max_queue: -1}}}",
+		"targets: {t: {url: 'http://h', pool: {isolation: per_user}}}",
+		"targets: {t: {url: 'http://h', pool: {isolation: per_caller}}}",
+		"targets: {t: {url: 'http://h', pool: {max_connections: 0}}}",
+		"targets: {t: {url: 'http://h', pool: {max_in_flight_per_connection: -1}}}",
+		"targets: {t: {url: 'http://h', pool: {max_interactive: 0}}}",
+		"targets: {t: {url: 'http://h', pool: {idle_timeout: 5}}}",
+		"targets: {t: {url: 'http://h', pool: {max_lifetime: -1s}}}",
+		"targets: {t: {command: [a], restart: {max: -1}}}",
+		"targets: {t: {command: [a], restart: {window: 60}}}",
+		"targets: {t: {command: [a], urls: ['http://h']}}",
+		"targets: {t: {url: 'http://h', urls: ['http://i']}}",
+		"targets: {t: {urls: []}}",
+		"targets: {t: {urls: 'http://h'}}",
+		"targets: {t: {urls: ['http://h', 'http://h']}}",
 		"targets: {t: {url: 'http://h', protocol_version: 2020-01-01}}",
 		"targets: {t: {url: 'http://h', minimum_protocol_version: auto}}",
 		"targets: {t: {url: 'http://h', health: {failures: 0}}}",
@@ -223,6 +237,8 @@ func choicesOf(v any) []any {
 		return anys(protocolVersions())
 	case MinimumVersion:
 		return anys(minimumVersions())
+	case Isolation:
+		return anys(isolations())
 	case ServerLogLevel:
 		return anys(serverLogLevels())
 	case LogLevel:
@@ -249,9 +265,9 @@ func TestTheDocumentedFileShowsEverySettingAndItsDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	child, remote := cfg.Targets["child"], cfg.Targets["remote"]
-	if child == nil || remote == nil {
-		t.Fatal("the targets child and remote are not there")
+	child, remote, replicas := cfg.Targets["child"], cfg.Targets["remote"], cfg.Targets["replicas"]
+	if child == nil || remote == nil || replicas == nil {
+		t.Fatal("the targets child, remote and replicas are not there")
 	}
 	text := full
 	for _, typ := range []reflect.Type{
@@ -271,9 +287,11 @@ func TestTheDocumentedFileShowsEverySettingAndItsDefault(t *testing.T) {
 	wantChild.Timeouts.Tools, wantChild.Roots = child.Timeouts.Tools, child.Roots
 	wantRemote := NewTarget(TransportAuto)
 	wantRemote.URL, wantRemote.Headers = remote.URL, remote.Headers
+	wantReplicas := NewTarget(TransportAuto)
+	wantReplicas.URLs = replicas.URLs
 	want := Default()
-	want.Targets = map[string]*Target{"child": wantChild, "remote": wantRemote}
-	if diff := cmp.Diff(want, cfg); diff != "" {
+	want.Targets = map[string]*Target{"child": wantChild, "remote": wantRemote, "replicas": wantReplicas}
+	if diff := cmp.Diff(want, cfg, asFields()); diff != "" {
 		t.Errorf("(-default +documented)\n%s", diff)
 	}
 }

@@ -46,6 +46,21 @@ const (
 	ServerLogEmergency ServerLogLevel = "emergency"
 )
 
+// Isolation says which callers of a target may share a connection, and with it
+// whatever the server keeps for one.
+type Isolation string
+
+// IsolationShared lets all of them share. IsolationPerKey gives every affinity
+// key connections of its own, IsolationPerCaller every caller, IsolationPerCall
+// every call. IsolationPerCaller is refused as long as no listener knows who
+// its callers are.
+const (
+	IsolationShared    Isolation = "shared"
+	IsolationPerKey    Isolation = "per_key"
+	IsolationPerCaller Isolation = "per_caller"
+	IsolationPerCall   Isolation = "per_call"
+)
+
 // LogLevel is the least severe level that is logged.
 type LogLevel string
 
@@ -83,6 +98,8 @@ func minimumVersions() []MinimumVersion {
 	}
 	return versions
 }
+
+func isolations() []Isolation { return []Isolation{IsolationShared, IsolationPerKey, IsolationPerCall} }
 
 func serverLogLevels() []ServerLogLevel {
 	return []ServerLogLevel{

@@ -20,7 +20,7 @@ func ownHeaders() []string {
 func (r *report) headers(key string, headers map[string]Secret) {
 	seen := make(map[string]string, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		at := join(key, name)
+		at := entry(key, name)
 		lower := strings.ToLower(name)
 		switch {
 		case name == "" || strings.IndexFunc(name, invalidInHeaderName) >= 0:

@@ -31,6 +31,7 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 		d := decoder{report: r, env: env, element: newTargetFor}
 		d.value(doc, reflect.ValueOf(cfg).Elem(), "")
 		delete(r.at, "") // a missing setting has no place of its own
+		r.poolDefaults(cfg)
 		r.config(cfg)
 	}
 	if err := r.err(); err != nil {
@@ -58,7 +59,7 @@ func (c *Config) Merge(targets map[string]*Target) error {
 	r := newReport("")
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
 		if _, taken := c.Targets[name]; taken {
-			r.add("targets."+name, "is configured twice, in two files; rename one of them")
+			r.add(entry("targets", name), "is configured twice, in two files; rename one of them")
 		}
 	}
 	if err := r.err(); err != nil {

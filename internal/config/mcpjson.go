@@ -86,7 +86,7 @@ func dropDisabled(doc *node) {
 
 func (r *report) servers(key string, servers map[string]*mcpServer, targets map[string]*Target) {
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		at := join(key, name)
+		at := entry(key, name)
 		targetName := strings.Map(func(c rune) rune {
 			if invalidInTargetName(c) {
 				return '-'

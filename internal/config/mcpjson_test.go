@@ -57,7 +57,7 @@ func TestTheMcpServersFormatIsReadUnchanged(t *testing.T) {
 		"windsurf":    remote(TransportStreamableHTTP, "https://w/mcp"),
 		"on":          child("x"),
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b Secret) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got, asFields(), cmp.Comparer(func(a, b Secret) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	cfg := Default()

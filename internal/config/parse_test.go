@@ -65,7 +65,7 @@ targets:
     env: {PORT: 8080, KEY: "${TOKEN}", FILE: "${file:/run/secrets/key}", PLAIN: 'a$b $${c}'}
     cwd: /srv
     lazy: true
-    restart: {stop_timeout: 3s}
+    restart: {max: 1, window: 2s, stop_timeout: 3s}
     roots: [{uri: "file:///srv/data", name: data}, {uri: "file:///srv/more"}]
   search.v2:
     url: https://search.example:8443/mcp?x=1
@@ -74,7 +74,15 @@ targets:
     protocol_version: 2025-11-25
     minimum_protocol_version: 2025-06-18
     timeouts: {tool: 0s, resource: 1s, prompt: 2s, completion: 3s, initialize: 4s, detect: 5s, max: 6s, tools: {slow_tool: 10m, never: 0}}
-    pool: {max_in_flight: "${COUNT}", max_queue: 0}
+    pool:
+      isolation: per_key
+      max_connections: 3
+      max_in_flight: "${COUNT}"
+      max_in_flight_per_connection: 4
+      max_queue: 0
+      max_interactive: 5
+      idle_timeout: 6s
+      max_lifetime: 7s
     health: {enabled: false, interval: 7s, timeout: 8s, failures: 9}
     reconnect: {interval: 1s, max_interval: 2s, multiplier: 1.5, max_attempts: 10}
     cache: {tools: false, resources: false, prompts: true, ignore_ttl: true}
@@ -85,6 +93,9 @@ targets:
     server_log_level: notice
     max_reply_bytes: 1000
     max_list_bytes: 2000
+  replicas:
+    urls: ["https://a.example/mcp", "https://${TOKEN}.example:8443/mcp"]
+    pool: {isolation: per_call}
 `
 
 func TestEverySettingIsRead(t *testing.T) {
@@ -97,8 +108,11 @@ func TestEverySettingIsRead(t *testing.T) {
 	child.Env = map[string]Secret{"PORT": "8080", "KEY": "s3cr3t", "FILE": "from-file", "PLAIN": "a$b ${c}"}
 	child.Cwd = "/srv"
 	child.Lazy = true
-	child.Restart.StopTimeout = 3 * time.Second
+	child.Restart = Restart{Max: 1, Window: 2 * time.Second, StopTimeout: 3 * time.Second}
 	child.Roots = []Root{{URI: "file:///srv/data", Name: "data"}, {URI: "file:///srv/more"}}
+	replicas := NewTarget(TransportAuto)
+	replicas.URLs = []string{"https://a.example/mcp", "https://s3cr3t.example:8443/mcp"}
+	replicas.Pool.Isolation, replicas.Pool.MaxConnections = IsolationPerCall, 256
 	want := &Config{
 		Listen:   Listen{Address: "[::1]:9000", MaxRequestBytes: 4 << 20, Insecure: true},
 		Log:      Log{Level: LevelDebug, Format: FormatJSON},
@@ -108,7 +122,8 @@ func TestEverySettingIsRead(t *testing.T) {
 			Description: "Reaches the tools of Acme", WebsiteURL: "https://acme.example",
 		},
 		Targets: map[string]*Target{
-			"child": child,
+			"child":    child,
+			"replicas": replicas,
 			"search.v2": {
 				URL:             "https://search.example:8443/mcp?x=1",
 				Headers:         map[string]Secret{"Authorization": "Bearer s3cr3t", "X-Other": "none"},
@@ -119,7 +134,10 @@ func TestEverySettingIsRead(t *testing.T) {
 					Initialize: 4 * time.Second, Detect: 5 * time.Second, Max: 6 * time.Second,
 					Tools: map[string]time.Duration{"slow_tool": 10 * time.Minute, "never": 0},
 				},
-				Pool:           Pool{MaxInFlight: 7},
+				Pool: Pool{
+					Isolation: IsolationPerKey, MaxConnections: 3, MaxInFlight: 7, MaxInFlightPerConnection: 4,
+					MaxInteractive: 5, IdleTimeout: 6 * time.Second, MaxLifetime: 7 * time.Second,
+				},
 				Health:         Health{Interval: 7 * time.Second, Timeout: 8 * time.Second, Failures: 9},
 				Reconnect:      Reconnect{Interval: time.Second, MaxInterval: 2 * time.Second, Multiplier: 1.5, MaxAttempts: 10},
 				Cache:          Cache{Prompts: true, IgnoreTTL: true},
@@ -131,7 +149,7 @@ func TestEverySettingIsRead(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b Secret) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(want, got, asFields(), cmp.Comparer(func(a, b Secret) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if err := got.Validate(); err != nil {
@@ -180,12 +198,9 @@ targets:
 }
 
 func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
-	target := func(lines string) string { return "targets:\n  t:\n    " + strings.ReplaceAll(lines, "\n", "\n    ") }
-	url := func(lines string) string { return target("url: http://h/mcp\n" + lines) }
-	child := func(lines string) string { return target("command: [prog]\n" + lines) }
-	for _, c := range []struct{ name, text, want string }{
+	checkProblems(t, []problem{
 		{"unknown top key", "listne:\n  address: x\n", `f:1:1: unknown key "listne"; did you mean "listen"?`},
-		{"unknown nested key", url("timeouts: {tol: 5s}"), `f:4:16: targets.t.timeouts: unknown key "tol"; did you mean "tool"?`},
+		{"unknown nested key", ofURL("timeouts: {tol: 5s}"), `f:4:16: targets.t.timeouts: unknown key "tol"; did you mean "tool"?`},
 		{"unknown key without a neighbour", "zzzzzz: 1\n", `known here: listen, log, shutdown, client_info, targets`},
 		{"key of another case", "Listen: {}\n", `did you mean "listen"?`},
 		{"duplicate key", "log: {level: info}\nlog: {}\n", `f:2:1: not valid YAML: mapping key "log" already defined at [1:1]`},
@@ -197,109 +212,92 @@ func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
 		{"document is a scalar", "hello\n", "f:1:1: must be a mapping, not a single value"},
 		{"alias of nothing", "log: *x\n", "f:1:6: not valid YAML: "},
 		{"merge of a scalar", "log: {<<: 1}\n", "<< needs an alias of a mapping"},
-		{"command as text", target("command: npx -y x"), "f:3:14: targets.t.command: must be a list, not a single value; write [first, second]"},
-		{"empty command", target("command: []"), "f:3:14: targets.t.command: must not be empty"},
-		{"empty program", target(`command: [""]`), "targets.t.command[0]: must name a program"},
-		{"NUL in an argument", target(`command: [a, "b\0"]`), "targets.t.command[1]: must not contain a NUL"},
-		{"null argument", target("command: [a, ~]"), "targets.t.command[1]: has no value"},
-		{"neither command nor url", target("lazy: true"), "f:3:5: targets.t: needs a command (a child process) or a url"},
+		{"command as text", ofTarget("command: npx -y x"), "f:3:14: targets.t.command: must be a list, not a single value; write [first, second]"},
+		{"empty command", ofTarget("command: []"), "f:3:14: targets.t.command: must not be empty"},
+		{"empty program", ofTarget(`command: [""]`), "targets.t.command[0]: must name a program"},
+		{"NUL in an argument", ofTarget(`command: [a, "b\0"]`), "targets.t.command[1]: must not contain a NUL"},
+		{"null argument", ofTarget("command: [a, ~]"), "targets.t.command[1]: has no value"},
+		{"neither command nor url", ofTarget("lazy: true"), "f:3:5: targets.t: needs a command (a child process) or a url"},
 		{"target without settings", "targets:\n  t:\n", "targets.t: needs a command"},
-		{"both", target("command: [a]\nurl: http://h"), "f:3:5: targets.t: has both a command and a url"},
+		{"both", ofTarget("command: [a]\nurl: http://h"), "f:3:5: targets.t: has both a command and a url"},
 		{"bad name", "targets:\n  a b: {url: http://h}\n", "f:2:9: targets.a b: a target name has 1 to 64 of the characters"},
 		{"long name", "targets:\n  " + strings.Repeat("x", 65) + ": {url: http://h}\n", "1 to 64"},
-		{"no scheme", target("url: host/mcp"), "f:3:10: targets.t.url: must be an http:// or https:// URL, such as https://host/mcp, or unix:///path or tcp://host:port for a socket"},
-		{"wrong scheme", target("url: ws://host/mcp"), "must be an http:// or https:// URL"},
-		{"no host", target("url: http:///mcp"), "must be an http:// or https:// URL"},
-		{"credentials in the url", target("url: http://u:p@host/mcp"), "must not contain a user name or password"},
-		{"fragment", target("url: http://host/mcp#x"), "must not contain a # fragment"},
-		{"bad port", target("url: http://host:99999/mcp"), "port outside 1 to 65535"},
-		{"bad header name", url("headers: {'A B': x}"), `f:4:22: targets.t.headers.A B: "A B" is not the name of an HTTP header`},
-		{"own header", url("headers: {Content-Type: x}"), "targets.t.headers.Content-Type: is set by the bridge itself"},
-		{"header twice", url("headers: {X-A: x, x-a: y}"), "targets.t.headers.x-a: is the same header as X-A"},
-		{"non-ASCII header", url("headers: {X-A: '${UMLAUT}'}"), "targets.t.headers.X-A: contains a character outside ASCII"},
-		{"line break in a header", url(`headers: {X-A: "a\nb"}`), "contains a line break"},
-		{"control character in a header", url(`headers: {X-A: "a\x01b"}`), "contains a control character"},
-		{"space around a header", url("headers: {X-A: ' a'}"), "begins or ends with white space"},
-		{"null header", url("headers: {X-A: }"), `targets.t.headers.X-A: has no value; write ""`},
-		{"headers on a child", child("headers: {X-A: a}"), "f:4:15: targets.t.headers: has no effect on a target with a command"},
-		{"env on a url", url("env: {A: a}"), "targets.t.env: has no effect on a target with a url"},
-		{"cwd on a url", url("cwd: /"), "targets.t.cwd: has no effect"},
-		{"restart on a url", url("restart: {stop_timeout: 1s}"), "targets.t.restart: has no effect"},
-		{"stdio for a url", url("transport: stdio"), "f:4:16: targets.t.transport: stdio does not fit this target; remove it or write auto, streamable_http or sse"},
-		{"http for a child", child("transport: streamable_http"), "streamable_http does not fit this target; remove it or write stdio"},
-		{"unknown transport", url("transport: carrier_pigeon"), "must be auto, streamable_http, sse or stdio"},
-		{"sse for a child", child("transport: sse"), "sse does not fit this target; remove it or write stdio"},
-		{"http for a socket", target("url: unix:///s\ntransport: streamable_http"), "f:4:16: targets.t.transport: streamable_http does not fit this target; remove it or write auto"},
-		{"stdio for a socket", target("url: tcp://h:1\ntransport: stdio"), "stdio does not fit this target; remove it or write auto"},
-		{"headers on a socket", target("url: unix:///s\nheaders: {X-A: a}"), "targets.t.headers: has no effect on a socket, which has none; remove it"},
-		{"relative socket", target("url: unix://run/s"), "must be unix:// with an absolute path and nothing else, such as unix:///run/server.sock"},
-		{"socket without a path", target("url: 'unix:'"), "must be unix:// with an absolute path"},
-		{"socket with a query", target("url: unix:///s?x"), "must be unix:// with an absolute path"},
-		{"socket path too long", target("url: unix:///" + strings.Repeat("x", 107)), "has a path that no socket can have: at most 107 bytes"},
-		{"tcp without a port", target("url: tcp://host"), "must be tcp:// with a host, a port from 1 to 65535 and nothing else"},
-		{"tcp with a path", target("url: tcp://host:1/mcp"), "must be tcp:// with a host"},
-		{"tcp with a user", target("url: tcp://u@host:1"), "must be tcp:// with a host"},
-		{"program and arguments in one", target("command: [npx -y x]"), "targets.t.command[0]: holds a program and its arguments; make each an item of its own, such as [npx, -y, package]"},
-		{"bad env name", child("env: {'A=B': c}"), `"A=B" is not the name of an environment variable`},
-		{"NUL in env", child(`env: {A: "b\0"}`), "targets.t.env.A: must not contain a NUL"},
-		{"zero stop timeout", child("restart: {stop_timeout: 0s}"), "targets.t.restart.stop_timeout: must be more than zero"},
-		{"unknown version", url("protocol_version: 2024-01-01"), "must be auto, 2026-07-28, 2025-11-25"},
-		{"unknown minimum", url("minimum_protocol_version: auto"), `targets.t.minimum_protocol_version: must be 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05, or "" for none`},
-		{"minimum above the pin", url("protocol_version: 2025-11-25\nminimum_protocol_version: 2026-07-28"), "f:5:31: targets.t.minimum_protocol_version: 2026-07-28 is newer than the protocol_version 2025-11-25"},
-		{"health without an interval", url("health: {interval: 0s}"), "targets.t.health.interval: must be more than zero, such as 30s; health.enabled: false switches the probes off"},
-		{"health without a timeout", url("health: {timeout: 0s}"), "targets.t.health.timeout: must be more than zero"},
-		{"health without failures", url("health: {failures: 0}"), "targets.t.health.failures: must be more than zero, such as 2"},
-		{"failures as a word", url("health: {failures: two}"), `targets.t.health.failures: "two" is not a whole number`},
-		{"small multiplier", url("reconnect: {multiplier: 0.9}"), "targets.t.reconnect.multiplier: must be 1 or more"},
-		{"endless multiplier", url("reconnect: {multiplier: Inf}"), `targets.t.reconnect.multiplier: "Inf" is not a number`},
-		{"negative attempts", url("reconnect: {max_attempts: -1}"), "targets.t.reconnect.max_attempts: must not be negative; 0 means no limit"},
-		{"negative rounds", url("input: {max_rounds: -1}"), "targets.t.input.max_rounds: must not be negative; 0 means that the bridge answers no round itself"},
-		{"no stuck polls", url("tasks: {max_stuck_polls: 0}"), "targets.t.tasks.max_stuck_polls: must be more than zero"},
-		{"no poll interval", url("tasks: {poll_interval: 0s}"), "targets.t.tasks.poll_interval: must be more than zero"},
-		{"negative dispatch", url("dispatch: {max_in_flight: -1}"), "targets.t.dispatch.max_in_flight: must not be negative; 0 means no limit"},
-		{"log level of the bridge", url("server_log_level: warn"), "targets.t.server_log_level: must be none, debug, info, notice, warning, error, critical, alert or emergency"},
-		{"zero list size", url("max_list_bytes: 0"), "targets.t.max_list_bytes: must be more than zero"},
-		{"negative total", url("timeouts: {max: -1s}"), `targets.t.timeouts.max: "-1s" must not be negative`},
-		{"duration without a unit", url("timeouts: {tool: 60}"), `targets.t.timeouts.tool: "60" is not a duration`},
-		{"negative duration", url("timeouts: {tools: {x: -1s}}"), `targets.t.timeouts.tools.x: "-1s" must not be negative`},
-		{"negative count", url("pool: {max_queue: -1}"), "targets.t.pool.max_queue: must not be negative"},
-		{"fraction", url("pool: {max_queue: 1.5}"), `"1.5" is not a whole number`},
-		{"backoff reversed", url("reconnect: {interval: 2m}"), "targets.t.reconnect.max_interval: 1m0s is below reconnect.interval, 2m0s"},
-		{"zero interval", url("reconnect: {interval: 0s}"), "targets.t.reconnect.interval: must be more than zero"},
-		{"root with another scheme", url("roots: [{uri: http://x}]"), "targets.t.roots[0].uri: must be a file:// URI"},
-		{"root without a path", url("roots: [{uri: 'file://x'}]"), "must be a file:// URI with an absolute path"},
-		{"root twice", url("roots: [{uri: 'file:///x'}, {uri: 'file:///x'}]"), "targets.t.roots[1].uri: is listed twice"},
-		{"zero reply size", url("max_reply_bytes: 0"), "targets.t.max_reply_bytes: must be more than zero"},
-		{"bad size", url("max_reply_bytes: 1XB"), `"1XB" is not a size`},
-		{"size overflow", url("max_reply_bytes: 9999999999GiB"), "is too large"},
+		{"no scheme", ofTarget("url: host/mcp"), "f:3:10: targets.t.url: must be an http:// or https:// URL, such as https://host/mcp, or unix:///path or tcp://host:port for a socket"},
+		{"wrong scheme", ofTarget("url: ws://host/mcp"), "must be an http:// or https:// URL"},
+		{"no host", ofTarget("url: http:///mcp"), "must be an http:// or https:// URL"},
+		{"credentials in the url", ofTarget("url: http://u:p@host/mcp"), "must not contain a user name or password"},
+		{"fragment", ofTarget("url: http://host/mcp#x"), "must not contain a # fragment"},
+		{"bad port", ofTarget("url: http://host:99999/mcp"), "port outside 1 to 65535"},
+		{"bad header name", ofURL("headers: {'A B': x}"), `f:4:22: targets.t.headers.A B: "A B" is not the name of an HTTP header`},
+		{"own header", ofURL("headers: {Content-Type: x}"), "targets.t.headers.Content-Type: is set by the bridge itself"},
+		{"header twice", ofURL("headers: {X-A: x, x-a: y}"), "targets.t.headers.x-a: is the same header as X-A"},
+		{"non-ASCII header", ofURL("headers: {X-A: '${UMLAUT}'}"), "targets.t.headers.X-A: contains a character outside ASCII"},
+		{"line break in a header", ofURL(`headers: {X-A: "a\nb"}`), "contains a line break"},
+		{"control character in a header", ofURL(`headers: {X-A: "a\x01b"}`), "contains a control character"},
+		{"space around a header", ofURL("headers: {X-A: ' a'}"), "begins or ends with white space"},
+		{"null header", ofURL("headers: {X-A: }"), `targets.t.headers.X-A: has no value; write ""`},
+		{"headers on a child", ofChild("headers: {X-A: a}"), "f:4:15: targets.t.headers: has no effect on a target with a command"},
+		{"env on a url", ofURL("env: {A: a}"), "targets.t.env: has no effect on a target with a url"},
+		{"cwd on a url", ofURL("cwd: /"), "targets.t.cwd: has no effect"},
+		{"restart on a url", ofURL("restart: {stop_timeout: 1s}"), "targets.t.restart: has no effect"},
+		{"stdio for a url", ofURL("transport: stdio"), "f:4:16: targets.t.transport: stdio does not fit this target; remove it or write auto, streamable_http or sse"},
+		{"http for a child", ofChild("transport: streamable_http"), "streamable_http does not fit this target; remove it or write stdio"},
+		{"unknown transport", ofURL("transport: carrier_pigeon"), "must be auto, streamable_http, sse or stdio"},
+		{"sse for a child", ofChild("transport: sse"), "sse does not fit this target; remove it or write stdio"},
+		{"http for a socket", ofTarget("url: unix:///s\ntransport: streamable_http"), "f:4:16: targets.t.transport: streamable_http does not fit this target; remove it or write auto"},
+		{"stdio for a socket", ofTarget("url: tcp://h:1\ntransport: stdio"), "stdio does not fit this target; remove it or write auto"},
+		{"headers on a socket", ofTarget("url: unix:///s\nheaders: {X-A: a}"), "targets.t.headers: has no effect on a socket, which has none; remove it"},
+		{"relative socket", ofTarget("url: unix://run/s"), "must be unix:// with an absolute path and nothing else, such as unix:///run/server.sock"},
+		{"socket without a path", ofTarget("url: 'unix:'"), "must be unix:// with an absolute path"},
+		{"socket with a query", ofTarget("url: unix:///s?x"), "must be unix:// with an absolute path"},
+		{"socket path too long", ofTarget("url: unix:///" + strings.Repeat("x", 107)), "has a path that no socket can have: at most 107 bytes"},
+		{"tcp without a port", ofTarget("url: tcp://host"), "must be tcp:// with a host, a port from 1 to 65535 and nothing else"},
+		{"tcp with a path", ofTarget("url: tcp://host:1/mcp"), "must be tcp:// with a host"},
+		{"tcp with a user", ofTarget("url: tcp://u@host:1"), "must be tcp:// with a host"},
+		{"program and arguments in one", ofTarget("command: [npx -y x]"), "targets.t.command[0]: holds a program and its arguments; make each an item of its own, such as [npx, -y, package]"},
+		{"bad env name", ofChild("env: {'A=B': c}"), `"A=B" is not the name of an environment variable`},
+		{"NUL in env", ofChild(`env: {A: "b\0"}`), "targets.t.env.A: must not contain a NUL"},
+		{"zero stop timeout", ofChild("restart: {stop_timeout: 0s}"), "targets.t.restart.stop_timeout: must be more than zero"},
+		{"unknown version", ofURL("protocol_version: 2024-01-01"), "must be auto, 2026-07-28, 2025-11-25"},
+		{"unknown minimum", ofURL("minimum_protocol_version: auto"), `targets.t.minimum_protocol_version: must be 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05, or "" for none`},
+		{"minimum above the pin", ofURL("protocol_version: 2025-11-25\nminimum_protocol_version: 2026-07-28"), "f:5:31: targets.t.minimum_protocol_version: 2026-07-28 is newer than the protocol_version 2025-11-25"},
+		{"health without an interval", ofURL("health: {interval: 0s}"), "targets.t.health.interval: must be more than zero, such as 30s; health.enabled: false switches the probes off"},
+		{"health without a timeout", ofURL("health: {timeout: 0s}"), "targets.t.health.timeout: must be more than zero"},
+		{"health without failures", ofURL("health: {failures: 0}"), "targets.t.health.failures: must be more than zero, such as 2"},
+		{"failures as a word", ofURL("health: {failures: two}"), `targets.t.health.failures: "two" is not a whole number`},
+		{"small multiplier", ofURL("reconnect: {multiplier: 0.9}"), "targets.t.reconnect.multiplier: must be 1 or more"},
+		{"endless multiplier", ofURL("reconnect: {multiplier: Inf}"), `targets.t.reconnect.multiplier: "Inf" is not a number`},
+		{"negative attempts", ofURL("reconnect: {max_attempts: -1}"), "targets.t.reconnect.max_attempts: must not be negative; 0 means no limit"},
+		{"negative rounds", ofURL("input: {max_rounds: -1}"), "targets.t.input.max_rounds: must not be negative; 0 means that the bridge answers no round itself"},
+		{"no stuck polls", ofURL("tasks: {max_stuck_polls: 0}"), "targets.t.tasks.max_stuck_polls: must be more than zero"},
+		{"no poll interval", ofURL("tasks: {poll_interval: 0s}"), "targets.t.tasks.poll_interval: must be more than zero"},
+		{"negative dispatch", ofURL("dispatch: {max_in_flight: -1}"), "targets.t.dispatch.max_in_flight: must not be negative; 0 means no limit"},
+		{"log level of the bridge", ofURL("server_log_level: warn"), "targets.t.server_log_level: must be none, debug, info, notice, warning, error, critical, alert or emergency"},
+		{"zero list size", ofURL("max_list_bytes: 0"), "targets.t.max_list_bytes: must be more than zero"},
+		{"negative total", ofURL("timeouts: {max: -1s}"), `targets.t.timeouts.max: "-1s" must not be negative`},
+		{"duration without a unit", ofURL("timeouts: {tool: 60}"), `targets.t.timeouts.tool: "60" is not a duration`},
+		{"negative duration", ofURL("timeouts: {tools: {x: -1s}}"), `targets.t.timeouts.tools.x: "-1s" must not be negative`},
+		{"negative count", ofURL("pool: {max_queue: -1}"), "targets.t.pool.max_queue: must not be negative"},
+		{"fraction", ofURL("pool: {max_queue: 1.5}"), `"1.5" is not a whole number`},
+		{"backoff reversed", ofURL("reconnect: {interval: 2m}"), "targets.t.reconnect.max_interval: 1m0s is below reconnect.interval, 2m0s"},
+		{"zero interval", ofURL("reconnect: {interval: 0s}"), "targets.t.reconnect.interval: must be more than zero"},
+		{"root with another scheme", ofURL("roots: [{uri: http://x}]"), "targets.t.roots[0].uri: must be a file:// URI"},
+		{"root without a path", ofURL("roots: [{uri: 'file://x'}]"), "must be a file:// URI with an absolute path"},
+		{"root twice", ofURL("roots: [{uri: 'file:///x'}, {uri: 'file:///x'}]"), "targets.t.roots[1].uri: is listed twice"},
+		{"zero reply size", ofURL("max_reply_bytes: 0"), "targets.t.max_reply_bytes: must be more than zero"},
+		{"bad size", ofURL("max_reply_bytes: 1XB"), `"1XB" is not a size`},
+		{"size overflow", ofURL("max_reply_bytes: 9999999999GiB"), "is too large"},
 		{"negative size", "listen: {max_request_bytes: -1}\n", "must not be negative"},
-		{"bad bool", url("lazy: maybe"), `targets.t.lazy: "maybe" must be true or false`},
+		{"bad bool", ofURL("lazy: maybe"), `targets.t.lazy: "maybe" must be true or false`},
 		{"bad address", "listen: {address: localhost}\n", "f:1:19: listen.address: must be HOST:PORT"},
 		{"bad listen port", "listen: {address: 'localhost:http'}\n", "port outside 0 to 65535"},
 		{"bad level", "log: {level: loud}\n", "log.level: must be debug, info, warn or error"},
 		{"bad format", "log: {format: xml}\n", "log.format: must be text or json"},
 		{"empty client name", "client_info: {name: ''}\n", "client_info.name: must not be empty"},
 		{"bad website", "client_info: {website_url: acme}\n", "client_info.website_url: must be an absolute"},
-		{"unset variable", url("headers:\n  X-A: ${NOPE}"), "f:5:12: targets.t.headers.X-A: the environment variable NOPE is not set"},
-		{"unset variable in a number", url("lazy: ${NOPE}"), "targets.t.lazy: the environment variable NOPE is not set"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := Parse("f", []byte(c.text), testEnv())
-			errs, ok := errors.AsType[Errors](err)
-			if !ok {
-				t.Fatalf("got %v, want Errors with %q", err, c.want)
-			}
-			if !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got  %v\nwant %s", err, c.want)
-			}
-			if len(errs) != 1 {
-				t.Errorf("want one problem, got %d:\n%v", len(errs), err)
-			}
-			if errs[0].Line == 0 {
-				t.Errorf("no line: %v", err)
-			}
-		})
-	}
+		{"unset variable", ofURL("headers:\n  X-A: ${NOPE}"), "f:5:12: targets.t.headers.X-A: the environment variable NOPE is not set"},
+		{"unset variable in a number", ofURL("lazy: ${NOPE}"), "targets.t.lazy: the environment variable NOPE is not set"},
+	})
 }
 
 func TestAllProblemsAreReportedInTheOrderOfTheFile(t *testing.T) {

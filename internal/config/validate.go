@@ -26,7 +26,7 @@ func (r *report) config(c *Config) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Targets)) {
-		key := "targets." + name
+		key := entry("targets", name)
 		if !validTargetName(name) {
 			r.add(key, "a target name has 1 to 64 of the characters a-z A-Z 0-9 . _ -")
 		}

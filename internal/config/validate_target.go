@@ -6,19 +6,27 @@ import (
 	"math"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 func (r *report) target(key string, t *Target) {
+	urls := len(t.URLs) > 0 || r.isSet(key+".urls")
 	switch {
 	case len(t.Command) > 0 && t.URL != "":
 		r.add(key, "has both a command and a url; keep one of them")
+	case len(t.Command) > 0 && urls:
+		r.add(key, "has both a command and urls; keep one of them")
+	case t.URL != "" && urls:
+		r.add(key, "has both a url and urls; keep one of them, and put every replica into urls")
 	case len(t.Command) > 0:
 		r.stdioTarget(key, t)
 	case t.URL != "":
 		r.urlTarget(key, t)
+	case len(t.URLs) > 0:
+		r.urlsTarget(key, t)
 	case r.failed(key):
+	case urls:
+		r.add(key+".urls", "must not be empty; write the URL of every replica, such as [https://a.example/mcp, https://b.example/mcp]")
 	case r.isSet(key + ".command"):
 		r.add(key+".command", "must not be empty; write the program and its arguments, such as [npx, -y, package]")
 	default:
@@ -26,8 +34,7 @@ func (r *report) target(key string, t *Target) {
 	}
 	r.versions(key, t)
 	r.timeouts(key+".timeouts", &t.Timeouts)
-	r.count(key+".pool.max_in_flight", t.Pool.MaxInFlight)
-	r.count(key+".pool.max_queue", t.Pool.MaxQueue)
+	r.pool(key+".pool", &t.Pool)
 	r.health(key+".health", &t.Health)
 	r.reconnect(key+".reconnect", &t.Reconnect)
 	if t.Input.MaxRounds < 0 {
@@ -84,7 +91,7 @@ func (r *report) stdioTarget(key string, t *Target) {
 	r.useless(key+".headers", "a target with a command")
 	r.transport(key, t.Transport, TransportStdio)
 	r.child(key, t)
-	r.positive(key+".restart.stop_timeout", int64(t.Restart.StopTimeout), "10s")
+	r.restart(key+".restart", &t.Restart)
 }
 
 // child checks what is handed to the operating system.
@@ -103,7 +110,7 @@ func (r *report) child(key string, t *Target) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
 			r.add(key+".env", "%q is not the name of an environment variable", name)
 		} else if strings.ContainsRune(t.Env[name].Reveal(), 0) {
-			r.add(key+".env."+name, "must not contain a NUL character")
+			r.add(entry(key+".env", name), "must not contain a NUL character")
 		}
 	}
 }
@@ -115,97 +122,11 @@ func isCommandLine(text string) bool {
 	return len(words) > 1 && !strings.ContainsAny(words[0], `/\`)
 }
 
-func (r *report) urlTarget(key string, t *Target) {
-	for _, name := range []string{"env", "cwd", "restart"} {
-		r.useless(key+"."+name, "a target with a url")
-	}
-	if _, _, ok := t.Socket(); ok {
-		r.useless(key+".headers", "a socket, which has none")
-		r.transport(key, t.Transport, TransportAuto)
-	} else {
-		r.transport(key, t.Transport, TransportAuto, TransportStreamableHTTP, TransportSSE)
-	}
-	r.endpoint(key+".url", t.URL)
-	r.headers(key+".headers", t.Headers)
-}
-
-// transport checks that a known transport is one of those that fit the target.
-func (r *report) transport(key string, value Transport, fitting ...Transport) {
-	key += ".transport"
-	if slices.Contains(transports(), value) && !slices.Contains(fitting, value) {
-		r.add(key, "%s does not fit this target; remove it or write %s", value, orList(fitting))
-		return
-	}
-	oneOf(r, key, value, transports())
-}
-
 // useless reports a setting of the file that the target's kind ignores.
 func (r *report) useless(key, where string) {
 	if r.isSet(key) {
 		r.add(key, "has no effect on %s; remove it", where)
 	}
-}
-
-// endpoint never quotes the URL: a reference in it may have brought a secret.
-func (r *report) endpoint(key, text string) {
-	u, err := url.Parse(text)
-	switch {
-	case err == nil && u.Scheme == schemeUnix:
-		r.socketPath(key, u)
-	case err == nil && u.Scheme == schemeTCP:
-		if u.Hostname() == "" || !validPort(u.Port()) || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" || u.User != nil {
-			r.add(key, "must be tcp:// with a host, a port from 1 to 65535 and nothing else, such as tcp://host:9000")
-		}
-	case err != nil || !isHTTP(u):
-		r.add(key, "must be an http:// or https:// URL, such as https://host/mcp, or unix:///path or tcp://host:port for a socket")
-	case u.User != nil:
-		r.add(key, "must not contain a user name or password; put them into headers, as Authorization")
-	case u.Fragment != "":
-		r.add(key, "must not contain a # fragment; it is never sent")
-	case u.Port() != "" && !validPort(u.Port()):
-		r.add(key, "has a port outside 1 to 65535")
-	}
-}
-
-// maxSocketPath is what the address of a Unix socket holds on Linux.
-const maxSocketPath = 107
-
-func (r *report) socketPath(key string, u *url.URL) {
-	switch {
-	case u.Host != "" || !strings.HasPrefix(u.Path, "/") || u.RawQuery+u.Fragment != "" || u.User != nil:
-		r.add(key, "must be unix:// with an absolute path and nothing else, such as unix:///run/server.sock")
-	case len(u.Path) > maxSocketPath || strings.ContainsRune(u.Path, 0):
-		r.add(key, "has a path that no socket can have: at most %d bytes without a NUL", maxSocketPath)
-	}
-}
-
-// Schemes of URLs whose server speaks the framing of stdio on a socket.
-const (
-	schemeUnix = "unix"
-	schemeTCP  = "tcp"
-)
-
-// Socket returns what to dial when URL is that of a socket: the network, "unix"
-// or "tcp", and the address.
-func (t *Target) Socket() (network, address string, ok bool) {
-	u, err := url.Parse(t.URL)
-	switch {
-	case err != nil:
-	case u.Scheme == schemeUnix:
-		return "unix", u.Path, true
-	case u.Scheme == schemeTCP:
-		return "tcp", u.Host, true
-	}
-	return "", "", false
-}
-
-func isHTTP(u *url.URL) bool {
-	return (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
-}
-
-func validPort(text string) bool {
-	port, err := strconv.ParseUint(text, 10, 16)
-	return err == nil && port > 0
 }
 
 func (r *report) timeouts(key string, t *Timeouts) {
@@ -217,7 +138,7 @@ func (r *report) timeouts(key string, t *Timeouts) {
 	r.duration(key+".detect", t.Detect)
 	r.duration(key+".max", t.Max)
 	for _, name := range slices.Sorted(maps.Keys(t.Tools)) {
-		r.duration(key+".tools."+name, t.Tools[name])
+		r.duration(entry(key+".tools", name), t.Tools[name])
 		if name == "" {
 			r.add(key+".tools", "has an empty tool name")
 		}
