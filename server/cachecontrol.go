@@ -46,6 +46,10 @@ const maxAge = 365 * 24 * 60 * 60
 // doNotStore keeps the answer to a Connect GET out of every cache.
 func doNotStore(ctx context.Context) { setCacheControl(ctx, "no-store") }
 
+// keepPrivate keeps the answer to a Connect GET out of caches that serve several
+// callers, unless cacheFor or doNotStore say more.
+func keepPrivate(ctx context.Context) { setCacheControl(ctx, "private") }
+
 func setCacheControl(ctx context.Context, value string) {
 	if !isGet(ctx) {
 		return

@@ -53,7 +53,10 @@ func (c *caller) run(ctx context.Context, target string, s *scope, look lookup, 
 		return nil, s.fail(ctx, err)
 	}
 	s.target = found.Name()
-	lease, err := found.Acquire(ctx)
+	if s.isolated = isolated(found); s.isolated {
+		keepPrivate(ctx)
+	}
+	lease, err := acquire(ctx, found)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

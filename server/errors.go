@@ -149,6 +149,8 @@ type scope struct {
 	method string // MCP method
 	name   string // tool or prompt name, or URI
 	era    mcpclient.Era
+	// isolated: the target keeps callers apart, so that an answer is for this one.
+	isolated bool
 	// callerCredential: the credential sent to the server was the caller's own.
 	callerCredential bool
 }
@@ -176,6 +178,14 @@ func (s scope) classify(ctx context.Context, err error) *failure {
 	}
 	if unknown, ok := errors.AsType[*targets.NotFoundError](err); ok {
 		return refuse(reasonTargetNotFound, fmt.Sprintf("there is no target %s; HealthService.ListTargets lists those that are configured", quote(unknown.Name)))
+	}
+	switch {
+	case errors.Is(err, targets.ErrAffinityRequired):
+		return refuseField(reasonAffinityRequired, HeaderAffinity, "the target keeps calls apart by this request metadata, and the call has none; send 1 to 128 visible ASCII characters, the same for calls that belong together")
+	case errors.Is(err, targets.ErrCallerRequired):
+		return refuse(reasonCallerUnauthenticated, s.about("the target keeps callers apart, and nothing says who this one is; authenticate, or have the operator set pool.isolation of the target to another value"))
+	case errors.Is(err, targets.ErrClosed):
+		return draining()
 	}
 	if e, ok := errors.AsType[*mcpclient.Error](err); ok {
 		f := s.classifyClient(ctx, e)

@@ -12,7 +12,7 @@ import (
 
 // unreachable are reasons of features that do not exist yet.
 var unreachable = map[string]bool{
-	"RATE_LIMITED": true, "AFFINITY_REQUIRED": true, "CALLER_UNAUTHENTICATED": true, "POLICY_DENIED": true,
+	"RATE_LIMITED": true, "POLICY_DENIED": true,
 }
 
 func TestTheErrorPageHasEveryReasonACallerCanSee(t *testing.T) {

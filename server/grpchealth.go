@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/mcpbridge/mcpbridge/internal/targets"
-	"github.com/mcpbridge/mcpbridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 )
 
 // targetPrefix begins the health service name of a target.
@@ -79,11 +79,11 @@ func (h *grpcHealth) status(service string) protoreflect.EnumNumber {
 
 // callable reports whether a call would be sent, connecting first if need be:
 // a lazy target is well until it was tried, and a suspect one until it is lost.
-func callable(state mcpclient.State) bool {
+func callable(state pool.State) bool {
 	switch state {
-	case mcpclient.StateReady, mcpclient.StateSuspect, mcpclient.StateIdle:
+	case pool.StateReady, pool.StateSuspect, pool.StateIdle:
 		return true
-	case mcpclient.StateConnecting, mcpclient.StateReconnecting, mcpclient.StateClosed:
+	case pool.StateConnecting, pool.StateReconnecting, pool.StateDraining, pool.StateClosed:
 	}
 	return false
 }
@@ -131,36 +131,66 @@ func (h *grpcHealth) listAll(_ context.Context, _ connect.Spec, stream connect.S
 	return stream.Send(m)
 }
 
-// watch sends the state now and at every change. A service that is unknown may
-// become known when the configuration is reloaded.
+// watch sends the state now and every change of it, in order. A service that is
+// unknown may become known when the configuration is reloaded.
 func (h *grpcHealth) watch(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
 	service, err := h.receive(stream)
 	if err != nil {
 		return err
 	}
-	wake := make(chan struct{}, 1)
-	stop := h.targets.Watch(func(*targets.Target) {
-		select {
-		case wake <- struct{}{}:
-		default: // a look is already due, and it will see this change
-		}
-	})
-	defer stop()
 	last := protoreflect.EnumNumber(-1)
-	for {
-		ended := ctx.Err() != nil // before the look, so that a drain is told first
-		if now := h.status(service); now != last {
-			if err := stream.Send(h.message(now)); err != nil {
-				return err
-			}
-			last = now
+	tell := func(now protoreflect.EnumNumber) error {
+		if now == last {
+			return nil
 		}
-		if ended {
-			return ctx.Err()
-		}
-		select {
-		case <-wake:
-		case <-ctx.Done():
-		}
+		last = now
+		return stream.Send(h.message(now))
 	}
+	err = h.follow(ctx, service, tell)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	if err := tell(h.status(service)); err != nil { // a drain is told before the stream ends
+		return err
+	}
+	return ctx.Err()
+}
+
+// follow tells of a service until the call or the set of targets ends.
+func (h *grpcHealth) follow(ctx context.Context, service string, tell func(protoreflect.EnumNumber) error) error {
+	name, isTarget := strings.CutPrefix(service, targetPrefix)
+	if !isTarget || name == "" { // nothing changes before the drain
+		if err := tell(h.status(service)); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	watcher := h.targets.Watch(name)
+	defer watcher.Close()
+	now := healthServiceUnknown
+	for _, e := range watcher.Initial() {
+		now = h.statusOf(e)
+	}
+	for {
+		if err := tell(now); err != nil {
+			return err
+		}
+		e, err := watcher.Next(ctx)
+		if err != nil {
+			return err
+		}
+		now = h.statusOf(e)
+	}
+}
+
+// statusOf is what an event means to who asks for the target's health.
+func (h *grpcHealth) statusOf(e targets.Event) protoreflect.EnumNumber {
+	switch {
+	case e.Removed:
+		return healthServiceUnknown
+	case h.draining.Err() == nil && callable(e.Status.State):
+		return healthServing
+	}
+	return healthNotServing
 }

@@ -10,6 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/internal/targets"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 	"github.com/mcpbridge/mcpbridge/server/internal/convert"
 )
 
@@ -21,7 +22,7 @@ func (s healthService) ListTargets(ctx context.Context, req *pb.ListTargetsReque
 	doNotStore(ctx)
 	res := &pb.ListTargetsResponse{}
 	for _, target := range s.targets.All() {
-		res.Targets = append(res.Targets, s.describe(ctx, target, req.GetJsonFormat()))
+		res.Targets = append(res.Targets, s.describe(ctx, target, target.Status(), req.GetJsonFormat()))
 	}
 	return res, nil
 }
@@ -33,22 +34,26 @@ func (s healthService) GetTarget(ctx context.Context, req *pb.GetTargetRequest) 
 	if err != nil {
 		return nil, scope{target: req.GetTarget()}.fail(ctx, err)
 	}
-	return &pb.GetTargetResponse{Target: s.describe(ctx, target, req.GetJsonFormat())}, nil
+	return &pb.GetTargetResponse{Target: s.describe(ctx, target, target.Status(), req.GetJsonFormat())}, nil
 }
 
-// describe puts together what is known of a target, without asking it.
-func (s healthService) describe(ctx context.Context, target *targets.Target, format pb.JsonFormat) *pb.Target {
-	status, stat := target.Status(), target.Stat()
+// describe puts together what is known of a target, without asking it. status
+// is that of the moment to tell of.
+func (s healthService) describe(ctx context.Context, target *targets.Target, status pool.Status, format pb.JsonFormat) *pb.Target {
 	about := scope{target: target.Name()}
 	out := &pb.Target{
 		Name:       target.Name(),
 		State:      targetState(status.State),
 		Transport:  transportOf(target.TransportName()),
 		StderrTail: validLines(target.StderrTail()),
-		Pool:       &pb.PoolStats{Connections: int32(stat.Connections), InFlight: int32(stat.InFlight), Queued: int32(stat.Queued)},
+		Pool:       poolStats(target.Stat()),
+		Isolation:  isolationOf(target.Isolation()),
 	}
 	if !status.Since.IsZero() {
 		out.Since = timestamppb.New(status.Since)
+	}
+	if !status.NextAttempt.IsZero() {
+		out.NextAttempt = timestamppb.New(status.NextAttempt)
 	}
 	if status.LastError != nil {
 		out.LastError = about.targetError(about.classify(ctx, status.LastError))
@@ -78,23 +83,48 @@ func (s healthService) describe(ctx context.Context, target *targets.Target, for
 	return out
 }
 
-// targetState maps a client's state. An idle one is a lazy target that was not
-// called yet: nothing is known of it.
-func targetState(state mcpclient.State) pb.TargetState {
+func poolStats(s pool.Stat) *pb.PoolStats {
+	return &pb.PoolStats{
+		Connections: int32(s.Connections), InFlight: int32(s.InFlight), Queued: int32(s.Queued),
+		Keys: int32(s.Keys), Interactive: int32(s.Interactive),
+		MaxConnections: int32(s.MaxConnections), MaxInFlight: int32(s.MaxInFlight), MaxQueue: int32(s.MaxQueue),
+		Waits: s.Waits, Rejected: s.Rejected, Evicted: s.Evicted,
+	}
+}
+
+// targetState maps a target's state. An idle one has no connection and needs
+// none before the next call: how it is, is not known.
+func targetState(state pool.State) pb.TargetState {
 	switch state {
-	case mcpclient.StateIdle:
-	case mcpclient.StateConnecting:
+	case pool.StateIdle:
+	case pool.StateConnecting:
 		return pb.TargetState_TARGET_STATE_CONNECTING
-	case mcpclient.StateReady:
+	case pool.StateReady:
 		return pb.TargetState_TARGET_STATE_READY
-	case mcpclient.StateSuspect:
+	case pool.StateSuspect:
 		return pb.TargetState_TARGET_STATE_SUSPECT
-	case mcpclient.StateReconnecting:
+	case pool.StateReconnecting:
 		return pb.TargetState_TARGET_STATE_RECONNECTING
-	case mcpclient.StateClosed:
+	case pool.StateDraining:
+		return pb.TargetState_TARGET_STATE_DRAINING
+	case pool.StateClosed:
 		return pb.TargetState_TARGET_STATE_CLOSED
 	}
 	return pb.TargetState_TARGET_STATE_UNSPECIFIED
+}
+
+func isolationOf(isolation targets.Isolation) pb.Isolation {
+	switch isolation {
+	case targets.Shared:
+		return pb.Isolation_ISOLATION_SHARED
+	case targets.PerKey:
+		return pb.Isolation_ISOLATION_PER_KEY
+	case targets.PerCaller:
+		return pb.Isolation_ISOLATION_PER_CALLER
+	case targets.PerCall:
+		return pb.Isolation_ISOLATION_PER_CALL
+	}
+	return pb.Isolation_ISOLATION_UNSPECIFIED
 }
 
 func eraOf(era mcpclient.Era) pb.Era {

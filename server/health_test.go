@@ -14,8 +14,9 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1/mcpbridgev1connect"
 	"github.com/mcpbridge/mcpbridge/internal/config"
-	"github.com/mcpbridge/mcpbridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/internal/targets"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
+	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 )
 
 // deadURL refuses connections.
@@ -27,7 +28,7 @@ func TestHealthOfTheBridgeAndOfItsTargets(t *testing.T) {
 		"down": {url: deadURL},
 		"lazy": {url: deadURL, change: func(c *config.Target) { c.Lazy = true }},
 	})
-	lease, err := b.set.All()[2].Acquire(t.Context())
+	lease, err := b.set.All()[2].Acquire(t.Context(), targets.Caller{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func (b *bridge) connected(name string) *bridge {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	lease, err := target.Acquire(b.t.Context())
+	lease, err := target.Acquire(b.t.Context(), targets.Caller{})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestTargetsAreDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := down.Acquire(t.Context())
+	lease, err := down.Acquire(t.Context(), targets.Caller{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,10 +184,10 @@ func TestTargetsAreDescribed(t *testing.T) {
 }
 
 func TestASuspectTargetStillServes(t *testing.T) {
-	if got := targetState(mcpclient.StateSuspect); got != pb.TargetState_TARGET_STATE_SUSPECT {
+	if got := targetState(pool.StateSuspect); got != pb.TargetState_TARGET_STATE_SUSPECT {
 		t.Errorf("state %v", got)
 	}
-	if !callable(mcpclient.StateSuspect) || callable(mcpclient.StateReconnecting) {
-		t.Errorf("suspect is callable: %v, reconnecting: %v", callable(mcpclient.StateSuspect), callable(mcpclient.StateReconnecting))
+	if !callable(pool.StateSuspect) || callable(pool.StateReconnecting) {
+		t.Errorf("suspect is callable: %v, reconnecting: %v", callable(pool.StateSuspect), callable(pool.StateReconnecting))
 	}
 }

@@ -110,7 +110,7 @@ func badToken(what string) *failure {
 func (c *caller) fetchAll(ctx context.Context, l lister, all []*targets.Target, from cursor, single bool) ([]listing, []*failure) {
 	parts, failures := make([]listing, len(all)), make([]*failure, len(all))
 	if single {
-		parts[0].target = all[0].Name()
+		parts[0].target, parts[0].isolated = all[0].Name(), isolated(all[0])
 		parts[0].list, failures[0] = c.fetch(ctx, l, all[0])
 		return parts, failures
 	}
@@ -119,7 +119,7 @@ func (c *caller) fetchAll(ctx context.Context, l lister, all []*targets.Target, 
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, target := range all {
-		parts[i].target = target.Name()
+		parts[i].target, parts[i].isolated = target.Name(), isolated(target)
 		if !from.wants(i) {
 			continue
 		}
@@ -150,7 +150,7 @@ func (c *caller) share(ctx context.Context) time.Duration {
 
 func (c *caller) fetch(ctx context.Context, l lister, target *targets.Target) (*mcpclient.List, *failure) {
 	s := scope{method: l.method, target: target.Name()}
-	lease, err := target.Acquire(ctx)
+	lease, err := acquire(ctx, target)
 	if err != nil {
 		return nil, s.classify(ctx, err)
 	}
@@ -170,8 +170,11 @@ func (c *caller) cacheList(ctx context.Context, page *listPage, parts []listing)
 	}
 	var f freshness
 	for _, part := range parts {
+		if part.isolated {
+			keepPrivate(ctx)
+		}
 		if part.list != nil && part.list.Fingerprint != noFeature {
-			f.merge(part.list.TTL-time.Since(part.list.Fetched), part.list.Private)
+			f.merge(part.list.TTL-time.Since(part.list.Fetched), part.list.Private || part.isolated)
 		}
 	}
 	cacheFor(ctx, f)

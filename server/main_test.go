@@ -35,6 +35,7 @@ type bridge struct {
 	addr   string
 	served chan error // what Serve returned
 	set    *targets.Set
+	cfg    *config.Config // of set, to be changed and reloaded
 	logs   *logBuffer
 }
 
@@ -93,7 +94,7 @@ func start(t *testing.T, opts Options, configs map[string]targetConfig) *bridge 
 			t.Errorf("close targets: %v", err)
 		}
 	})
-	opts.Targets, opts.Logger, b.set = set, logger, set
+	opts.Targets, opts.Logger, b.set, b.cfg = set, logger, set, cfg
 	if b.Server, err = New(opts); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func one(t *testing.T, server *mcptest.Server) *bridge {
 func (b *bridge) ready() *bridge {
 	b.t.Helper()
 	for _, target := range b.set.All() {
-		lease, err := target.Acquire(b.t.Context())
+		lease, err := target.Acquire(b.t.Context(), targets.Caller{})
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -93,8 +93,9 @@ func decodeCursor(token string) (cursor, error) {
 // listing is one target's part of a list. list is nil for a target that is
 // skipped or lies before the cursor.
 type listing struct {
-	target string
-	list   *mcpclient.List
+	target   string
+	list     *mcpclient.List
+	isolated bool // the list is not for all callers
 }
 
 // digestFrom binds a token to the request, to the targets' names, and to the

@@ -94,22 +94,22 @@ func TestPagesOfAnySizeAddUpToTheWholeList(t *testing.T) {
 
 func TestADigestFitsNothingElse(t *testing.T) {
 	list := func(fingerprint string) *mcpclient.List { return &mcpclient.List{Fingerprint: fingerprint} }
-	parts := []listing{{"a", list("1")}, {"b", list("2")}, {"c", nil}}
+	parts := []listing{{target: "a", list: list("1")}, {target: "b", list: list("2")}, {target: "c"}}
 	own := digestFrom('t', "", parts, 1)
 	for name, other := range map[string][12]byte{
 		"another kind":     digestFrom('r', "", parts, 1),
 		"another request":  digestFrom('t', "a", parts, 1),
 		"another position": digestFrom('t', "", parts, 0),
-		"a changed list":   digestFrom('t', "", []listing{{"a", list("1")}, {"b", list("3")}, {"c", nil}}, 1),
-		"a new target":     digestFrom('t', "", append(slices.Clone(parts), listing{"d", nil}), 1),
-		"a renamed target": digestFrom('t', "", []listing{{"aa", list("1")}, {"b", list("2")}, {"c", nil}}, 1),
-		"a target back":    digestFrom('t', "", []listing{{"a", list("1")}, {"b", list("2")}, {"c", list("")}}, 1),
+		"a changed list":   digestFrom('t', "", []listing{{target: "a", list: list("1")}, {target: "b", list: list("3")}, {target: "c"}}, 1),
+		"a new target":     digestFrom('t', "", append(slices.Clone(parts), listing{target: "d"}), 1),
+		"a renamed target": digestFrom('t', "", []listing{{target: "aa", list: list("1")}, {target: "b", list: list("2")}, {target: "c"}}, 1),
+		"a target back":    digestFrom('t', "", []listing{{target: "a", list: list("1")}, {target: "b", list: list("2")}, {target: "c", list: list("")}}, 1),
 	} {
 		if other == own {
 			t.Errorf("the token also fits %s", name)
 		}
 	}
-	if digestFrom('t', "", []listing{{"a", list("changed")}, {"b", list("2")}, {"c", nil}}, 1) != own {
+	if digestFrom('t', "", []listing{{target: "a", list: list("changed")}, {target: "b", list: list("2")}, {target: "c"}}, 1) != own {
 		t.Error("a change in what was already delivered makes the token invalid")
 	}
 }

@@ -68,7 +68,9 @@ func (s resourcesService) ReadResource(ctx context.Context, req *pb.ReadResource
 		if continues(options) {
 			doNotStore(ctx)
 		} else {
-			cacheFor(ctx, readFreshness(outcome))
+			fresh := readFreshness(outcome)
+			fresh.private = fresh.private || about.isolated
+			cacheFor(ctx, fresh)
 		}
 	case mcpclient.ResultInputRequired:
 		outcome, convertErr := convert.InputRequired(result.Raw, req.GetJsonFormat())

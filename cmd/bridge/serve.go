@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"runtime"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,11 +36,13 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the configured MCP servers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			files := newFileWatch(flags.config, flags.mcpJSON) // before they are read, so that no change is missed
 			cfg, err := flags.load()
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			r := &reloader{load: flags.load, files: files, running: cfg}
+			return serve(cmd.Context(), cfg, r, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
@@ -99,9 +103,15 @@ func (f *serveFlags) load() (*config.Config, error) {
 const telemetryBudget = 5 * time.Second
 
 // serve wires everything together, runs until ctx ends, and takes it down in
-// reverse.
-func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) error {
-	log := newLogger(cfg.Log, stderr)
+// reverse. r lacks what is made here.
+func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr io.Writer) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // one that comes before the bridge serves must not end it
+	defer signal.Stop(hangups)
+	r.hangups = hangups
+	level := new(slog.LevelVar)
+	level.Set(levelOf(cfg.Log))
+	log := newLogger(cfg.Log.Format, level, stderr)
 	telemetry, err := bridgeotel.Setup(ctx, bridgeotel.Options{Logger: log, Version: version})
 	if err != nil {
 		return err
@@ -140,6 +150,8 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) er
 	}
 
 	set.Start()
+	r.set, r.level, r.log = set, level, log
+	stopReloading := r.start(ctx)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()
 	base := "http://" + listener.Addr().String()
@@ -153,6 +165,7 @@ func serve(ctx context.Context, cfg *config.Config, stdout, stderr io.Writer) er
 		log.InfoContext(ctx, "shutting down", "cause", context.Cause(ctx))
 	case failed = <-served:
 	}
+	stopReloading()
 	// callers first, then the connections they used
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Shutdown.Timeout)
 	defer cancel()
@@ -187,13 +200,18 @@ func ending(ctx context.Context, log *slog.Logger, part string, budget time.Dura
 	}
 }
 
-// newLogger makes the program's logger; every line of a call has its trace id.
-func newLogger(c config.Log, w io.Writer) *slog.Logger {
+// levelOf is what a configuration says of the log; info if that is wrong.
+func levelOf(c config.Log) slog.Level {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(c.Level)) // validated by the configuration; info otherwise
+	_ = level.UnmarshalText([]byte(c.Level)) // validated by the configuration
+	return level
+}
+
+// newLogger makes the program's logger; every line of a call has its trace id.
+func newLogger(format config.LogFormat, level slog.Leveler, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	var h slog.Handler = slog.NewTextHandler(w, options)
-	if c.Format == config.FormatJSON {
+	if format == config.FormatJSON {
 		h = slog.NewJSONHandler(w, options)
 	}
 	return slog.New(bridgeotel.LogHandler(h))

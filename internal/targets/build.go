@@ -1,13 +1,12 @@
 package targets
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"time"
 
+	"github.com/mcpbridge/mcpbridge/internal/balance"
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
@@ -19,36 +18,77 @@ type builder struct {
 	deps    Deps
 	info    config.ClientInfo
 	gate    chan struct{} // holds one token per eager connect under way
-	changed func(*Target)
+	changed func(*Target, pool.Status)
 }
 
+// build makes a target, without I/O. It must be closed.
 func (b *builder) build(name string, c *config.Target) (*Target, error) {
 	if c == nil {
 		return nil, errors.New("has no settings; give it a command or a url")
 	}
-	redact := c.Redactor()
-	tr, err := b.transport(name, c)
+	replicas, err := b.replicas(name, c)
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{name: name, transport: tr, redact: redact}
+	sample, err := b.transport(name, c, replicas)
+	if err != nil {
+		return nil, err
+	}
+	t := &Target{name: name, config: c, info: b.info, transport: sample.Name(), replicas: replicas, redact: c.Redactor(), settled: make(chan struct{})}
 	opts := b.options(name, c)
 	if c.ServerLogLevel != config.ServerLogNone {
-		opts.Handlers.Log = serverLog(opts.Logger, redact)
+		opts.Handlers.Log = serverLog(opts.Logger, t.redact)
 	}
-	opts.OnState = func(mcpclient.Status) { b.changed(t) }
 	t.pool, err = pool.New(pool.Options{
-		New:         func() (*mcpclient.Client, error) { return mcpclient.New(tr, opts) },
-		MaxInFlight: unlimited(c.Pool.MaxInFlight),
-		MaxQueue:    unlimited(c.Pool.MaxQueue),
+		New:            b.members(t, opts),
+		Mode:           modeOf(c.Pool.Isolation),
+		MaxConnections: c.Pool.MaxConnections,
+		MaxInFlight:    unlimited(c.Pool.MaxInFlight), MaxInFlightPerConnection: unlimited(c.Pool.MaxInFlightPerConnection),
+		MaxQueue:     unlimited(c.Pool.MaxQueue),
+		MaxExclusive: c.Pool.MaxInteractive,
+		IdleTimeout:  c.Pool.IdleTimeout, MaxLifetime: c.Pool.MaxLifetime,
+		Reconnect: opts.Reconnect,
+		Lazy:      c.Lazy,
+		OnChange:  func(s pool.Status) { b.changed(t, s) },
+		Logger:    opts.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
+	t.told.status = t.Status()
 	return t, nil
 }
 
-func (b *builder) transport(name string, c *config.Target) (transport.Transport, error) {
+// members makes the clients of a target, each with a transport of its own.
+func (b *builder) members(t *Target, opts mcpclient.Options) func(pool.Member) (*mcpclient.Client, error) {
+	var first gate
+	if t.connectsAtStart() {
+		first = b.firstConnect()
+	}
+	c := t.config
+	return func(m pool.Member) (*mcpclient.Client, error) {
+		tr, err := b.transport(t.name, c, t.replicas)
+		if err != nil {
+			return nil, err
+		}
+		var limit *restarts
+		if len(c.Command) > 0 {
+			limit = newRestarts(c.Restart.Max, c.Restart.Window)
+		}
+		o := opts
+		o.Lazy, o.OnState, o.ConnectGate = m.Lazy, m.OnState, gates(limit, m.Gate, first)
+		client, err := mcpclient.New(tr, o)
+		if err == nil {
+			t.children.add(tr)
+		}
+		return client, err
+	}
+}
+
+func (b *builder) transport(name string, c *config.Target, replicas *balance.Balancer) (transport.Transport, error) {
+	if b.deps.transport != nil {
+		return b.deps.transport(name, c)
+	}
 	logger := b.deps.Logger.With("target", name)
 	if len(c.Command) > 0 {
 		environ := b.deps.Environ
@@ -76,10 +116,22 @@ func (b *builder) transport(name string, c *config.Target) (transport.Transport,
 		return valid(&transport.SSE{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Redact: c.Redactor(), Logger: logger})
 	}
 	h := &transport.HTTP{URL: c.URL, Header: header, MaxReplyBytes: int64(c.MaxReplyBytes), Redact: c.Redactor(), Logger: logger}
+	if replicas != nil {
+		h.URL, h.Wrap = c.URLs[0], replicas.Wrap
+	}
 	if c.Transport == config.TransportStreamableHTTP {
 		h.SSEFallback = transport.SSENever
 	}
 	return valid(h)
+}
+
+// replicas spreads what is sent to a target over its urls; nil for one url. All
+// its clients share it.
+func (b *builder) replicas(name string, c *config.Target) (*balance.Balancer, error) {
+	if len(c.URLs) == 0 {
+		return nil, nil
+	}
+	return balance.New(c.URLs, balance.Options{Logger: b.deps.Logger.With("target", name)})
 }
 
 // valid returns a transport whose configuration is usable.
@@ -91,21 +143,4 @@ func valid[T interface {
 		return nil, err
 	}
 	return tr, nil
-}
-
-// firstConnect gates only the first attempt of a target: later ones would wait
-// behind targets that are down, although those concern nobody else.
-func (b *builder) firstConnect() func(context.Context) (func(), error) {
-	var passed atomic.Bool
-	return func(ctx context.Context) (func(), error) {
-		if passed.Swap(true) {
-			return func() {}, nil
-		}
-		select {
-		case b.gate <- struct{}{}:
-			return func() { <-b.gate }, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }

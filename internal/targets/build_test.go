@@ -1,11 +1,10 @@
 package targets
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,12 +12,14 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
+	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
 
 func newBuilder(d Deps) *builder {
 	d.Logger = slog.New(slog.DiscardHandler)
-	return &builder{deps: d, info: config.ClientInfo{Name: "bridge", Title: "T", WebsiteURL: "https://x"}, gate: make(chan struct{}, maxEagerConnects), changed: func(*Target) {}}
+	return &builder{deps: d, info: config.ClientInfo{Name: "bridge", Title: "T", WebsiteURL: "https://x"}, gate: make(chan struct{}, maxEagerConnects), changed: func(*Target, pool.Status) {}}
 }
 
 func TestEverySettingReachesTheClient(t *testing.T) {
@@ -37,7 +38,6 @@ func TestEverySettingReachesTheClient(t *testing.T) {
 	c.ServerLogLevel = config.ServerLogNotice
 	c.MaxListBytes = 18
 	c.ProtocolVersion, c.MinimumProtocolVersion = config.Version20251125, config.MinimumVersion(config.Version20250618)
-	c.Lazy = true
 	c.Roots = []config.Root{{URI: "file:///a", Name: "a"}}
 	got := newBuilder(Deps{Version: "1.2.3"}).options("x", c)
 	want := mcpclient.Options{
@@ -58,7 +58,6 @@ func TestEverySettingReachesTheClient(t *testing.T) {
 		LogLevel:     mcpclient.LogNotice,
 		MaxListBytes: 18,
 		Roots:        []mcpclient.Root{{URI: "file:///a", Name: "a"}},
-		Lazy:         true,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mcpclient.Options{}, "Logger")); diff != "" {
 		t.Error(diff)
@@ -106,7 +105,7 @@ func TestTheDefaultsAreThoseOfTheClient(t *testing.T) {
 		if tr == config.TransportStdio {
 			want.Version = mcpclient.VersionOptions{DetectTimeout: 15 * time.Second, Timeout: time.Minute}
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mcpclient.Options{}, "Logger", "Info", "Key", "ConnectGate")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(mcpclient.Options{}, "Logger", "Info", "Key")); diff != "" {
 			t.Errorf("%s: %s", tr, diff)
 		}
 	}
@@ -116,7 +115,7 @@ func TestEverySettingReachesTheTransport(t *testing.T) {
 	c := config.NewTarget(config.TransportStdio)
 	c.Command, c.Cwd, c.MaxReplyBytes = []string{"prog", "-a"}, "/d", 5
 	c.Env = map[string]config.Secret{"TOKEN": "s", "PATH": "/p"}
-	tr, err := newBuilder(Deps{Environ: []string{"PATH=/bin", "USER=u", "X=y", "broken"}}).transport("x", c)
+	tr, err := newBuilder(Deps{Environ: []string{"PATH=/bin", "USER=u", "X=y", "broken"}}).transport("x", c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +132,7 @@ func TestEverySettingReachesTheTransport(t *testing.T) {
 
 	c = config.NewTarget(config.TransportAuto)
 	c.URL, c.Headers = "https://x/mcp", map[string]config.Secret{"authorization": "Bearer s"}
-	tr, err = newBuilder(Deps{}).transport("x", c)
+	tr, err = newBuilder(Deps{}).transport("x", c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +160,7 @@ func TestTheURLAndTheTransportSayHowATargetIsReached(t *testing.T) {
 		c := config.NewTarget(config.TransportAuto)
 		c.URL, c.Transport, c.MaxReplyBytes = tt.url, tt.transport, 7
 		c.Headers = map[string]config.Secret{"x-a": "v"}
-		tr, err := newBuilder(Deps{}).transport("x", c)
+		tr, err := newBuilder(Deps{}).transport("x", c, nil)
 		if err != nil || tr.Name() != tt.name {
 			t.Errorf("%s %s: %v, %v", tt.url, tt.transport, tr, err)
 			continue
@@ -185,66 +184,52 @@ func TestTheURLAndTheTransportSayHowATargetIsReached(t *testing.T) {
 	}
 	c := config.NewTarget(config.TransportAuto)
 	c.URL = "ftp://x"
-	if tr, err := newBuilder(Deps{}).transport("x", c); err == nil || tr != nil {
+	if tr, err := newBuilder(Deps{}).transport("x", c, nil); err == nil || tr != nil {
 		t.Errorf("an unusable URL gives %v, %v", tr, err)
 	}
 }
 
-func TestPoolLimitsFollowTheConfiguration(t *testing.T) {
+func TestThePoolFollowsTheConfiguration(t *testing.T) {
 	for _, tt := range []struct {
-		pool                  config.Pool
-		maxInFlight, maxQueue int
+		pool config.Pool
+		want pool.Stat
 	}{
-		{config.Pool{MaxInFlight: 3, MaxQueue: 4}, 3, 4},
-		{config.Pool{MaxInFlight: 0, MaxQueue: 4}, mcpclient.Unlimited, 4},
-		{config.Pool{MaxInFlight: 3, MaxQueue: 0}, 3, mcpclient.Unlimited},
+		{config.Pool{MaxConnections: 2, MaxInFlight: 3, MaxQueue: 4}, pool.Stat{MaxConnections: 2, MaxInFlight: 3, MaxQueue: 4}},
+		{config.Pool{MaxInFlight: 0, MaxQueue: 4}, pool.Stat{MaxConnections: 1, MaxInFlight: mcpclient.Unlimited, MaxQueue: 4}},
+		{config.Pool{MaxInFlight: 3, MaxQueue: 0}, pool.Stat{MaxConnections: 1, MaxInFlight: 3, MaxQueue: mcpclient.Unlimited}},
+		{config.Pool{Isolation: config.IsolationPerKey, MaxInFlight: 3}, pool.Stat{MaxConnections: 256, MaxInFlight: 3, MaxQueue: mcpclient.Unlimited}},
 	} {
 		c := httpTarget("http://127.0.0.1:1/")
 		c.Pool = tt.pool
 		s := newSet(t, Deps{}, map[string]*config.Target{"x": c})
-		if got := s.All()[0].Stat(); got.MaxInFlight != tt.maxInFlight || got.MaxQueue != tt.maxQueue {
-			t.Errorf("%+v: stat = %+v", tt.pool, got)
+		if diff := cmp.Diff(tt.want, s.All()[0].Stat()); diff != "" {
+			t.Errorf("%+v: %s", tt.pool, diff)
 		}
 	}
 }
 
-func TestOnlyFirstConnectsAreGated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBuilder(Deps{})
-		gates := make([]func(context.Context) (func(), error), maxEagerConnects+1)
-		releases := make([]func(), len(gates))
-		for i := range gates {
-			gates[i] = b.firstConnect()
-		}
-		enter := func(i int) {
-			release, err := gates[i](t.Context())
-			if err != nil {
-				t.Errorf("gate %d: %v", i, err)
-			}
-			releases[i] = release
-		}
-		for i := range maxEagerConnects {
-			enter(i)
-		}
-		done := make(chan struct{})
-		go func() { defer close(done); enter(maxEagerConnects) }()
-		synctest.Wait()
-		select {
-		case <-done:
-			t.Fatal("one connect too many at the same time")
-		default:
-		}
-		again, err := gates[0](t.Context()) // a reconnect is not held up
-		if err != nil {
+func TestCallsAreSpreadOverTheReplicasOfATarget(t *testing.T) {
+	var servers [2]*mcptest.Server
+	c := config.NewTarget(config.TransportStreamableHTTP)
+	c.Changes = config.Changes{} // a subscription makes a replica busy
+	for i := range servers {
+		servers[i] = &mcptest.Server{Tools: []mcptest.Tool{{Name: "hi"}}}
+		c.URLs = append(c.URLs, mcptest.StartHTTP(t, servers[i]))
+	}
+	s := newSet(t, Deps{}, map[string]*config.Target{"a": c})
+	for range 10 {
+		if _, err := call(t, s, "a", "hi"); err != nil {
 			t.Fatal(err)
 		}
-		again()
-		releases[3]()
-		<-done
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := b.firstConnect()(ctx); err == nil {
-			t.Error("a full gate must let go of an ended context")
+	}
+	for i, server := range servers {
+		if server.Count("tools/call") == 0 {
+			t.Errorf("replica %d got no call", i)
 		}
-	})
+	}
+	c = config.NewTarget(config.TransportAuto)
+	c.URLs = []string{"http://a/x", "http://b/y"}
+	if _, err := newBuilder(Deps{}).build("x", c); err == nil || !strings.Contains(err.Error(), "URL 2") {
+		t.Errorf("replicas that are not: %v", err)
+	}
 }

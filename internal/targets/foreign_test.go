@@ -21,7 +21,7 @@ func TestEveryTransportReplacesTheSecretsOfItsTarget(t *testing.T) {
 
 func wantRedact(t *testing.T, c *config.Target) {
 	t.Helper()
-	tr, err := newBuilder(Deps{Supervisor: []string{"/bridge", "supervise"}}).transport("x", c)
+	tr, err := newBuilder(Deps{Supervisor: []string{"/bridge", "supervise"}}).transport("x", c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

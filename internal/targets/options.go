@@ -7,7 +7,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 )
 
-// options translates a target's settings for its client. Where zero means "no
+// options translates a target's settings for its clients. Where zero means "no
 // limit" in the configuration, it means "the default" there.
 func (b *builder) options(name string, c *config.Target) mcpclient.Options {
 	o := mcpclient.Options{
@@ -40,7 +40,6 @@ func (b *builder) options(name string, c *config.Target) mcpclient.Options {
 		Tasks:        mcpclient.TaskOptions{Disabled: !c.Tasks.Enabled, MaxStuckPolls: c.Tasks.MaxStuckPolls, PollInterval: c.Tasks.PollInterval},
 		Dispatch:     mcpclient.DispatchOptions{MaxInFlight: unlimited(c.Dispatch.MaxInFlight)},
 		MaxListBytes: int64(c.MaxListBytes),
-		Lazy:         c.Lazy,
 		Interceptors: b.deps.Interceptors, Meta: b.deps.Meta, Headers: b.deps.Headers,
 		Logger: b.deps.Logger.With("target", name),
 	}
@@ -58,9 +57,6 @@ func (b *builder) options(name string, c *config.Target) mcpclient.Options {
 	}
 	for _, root := range c.Roots {
 		o.Roots = append(o.Roots, mcpclient.Root{URI: root.URI, Name: root.Name})
-	}
-	if !c.Lazy {
-		o.ConnectGate = b.firstConnect()
 	}
 	return o
 }

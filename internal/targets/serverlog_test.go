@@ -117,10 +117,10 @@ func TestStderrLosesTheSecretsOfItsTarget(t *testing.T) {
 	if _, err := call(t, s, "x", "env"); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(s.byName["x"].StderrTail(), "|"); got != "using [redacted] now|cert [redacted] loaded" {
+	if got := strings.Join(s.current.Load().byName["x"].StderrTail(), "|"); got != "using [redacted] now|cert [redacted] loaded" {
 		t.Errorf("stderr = %q", got)
 	}
-	if got := s.byName["x"].Redact("topsecret!"); got != "[redacted]!" {
+	if got := s.current.Load().byName["x"].Redact("topsecret!"); got != "[redacted]!" {
 		t.Errorf("Redact gave %q", got)
 	}
 }

@@ -1,11 +1,14 @@
 // Package targets is the set of MCP servers behind the bridge, by name.
 //
 // New turns the configuration into one pool per target, without I/O; Start
-// connects the eager ones in the background; Close ends all of them at once.
+// connects the eager ones in the background; Reload goes over to another
+// configuration while calls go on; Close ends all of them at once.
 //
-// File map: targets.go the set; target.go one target; build.go and options.go
-// configuration to transport and client; environ.go what a child process is
-// given; serverlog.go what servers log; watch.go state changes.
+// File map: targets.go the set; reload.go another configuration; target.go one
+// target; isolation.go who shares connections; build.go and options.go
+// configuration to transport and clients; gate.go when a connection may be
+// attempted; environ.go what a child process is given; serverlog.go what servers
+// log; watch.go changes.
 package targets
 
 import (
@@ -17,9 +20,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
 
 // maxEagerConnects is how many targets connect at the same time at start: a
@@ -43,6 +49,9 @@ type Deps struct {
 	// Supervisor is the start of the command line of transport.Supervise in
 	// this program; empty = child processes are not supervised.
 	Supervisor []string
+
+	// transport replaces how servers are reached, for tests; nil = as configured.
+	transport func(name string, c *config.Target) (transport.Transport, error)
 }
 
 // ErrRequired says that a target must be named because several are configured.
@@ -80,39 +89,68 @@ func choices(names []string) string {
 // Set is all configured targets. All methods may be called from many
 // goroutines at once.
 type Set struct {
+	deps    Deps
+	drain   time.Duration // for the calls of a target that is replaced or removed
+	eager   chan struct{}
+	hub     *hub
+	current atomic.Pointer[snapshot]
+
+	lifetime context.Context //nolint:containedctx // ends when Close gives up waiting
+	end      context.CancelFunc
+	work     sync.WaitGroup // replacements that wait, targets that drain
+
+	mu      sync.Mutex // protects the fields below, and changes of current
+	pending map[string]*replacement
+	started bool
+	closed  bool
+}
+
+// snapshot is the targets at one moment. It is not changed.
+type snapshot struct {
 	byName map[string]*Target
 	sorted []*Target
 	names  []string
-	watch  watchers
 }
 
+func newSnapshot(byName map[string]*Target) *snapshot {
+	s := &snapshot{byName: byName, names: slices.Sorted(maps.Keys(byName))}
+	for _, name := range s.names {
+		s.sorted = append(s.sorted, byName[name])
+	}
+	return s
+}
+
+// minDrain is what a connection needs to end properly, even if no call may
+// hold it up.
+const minDrain = 10 * time.Second
+
 // New builds the targets of a valid configuration. It does no I/O. The error
-// names every target that cannot be built.
+// names every target that cannot be built. The set must be closed. The targets
+// that it replaces or removes later have shutdown.timeout of cfg, at least 10 s,
+// to finish their calls.
 func New(cfg *config.Config, d Deps) (*Set, error) {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Set{byName: make(map[string]*Target, len(cfg.Targets)), names: slices.Sorted(maps.Keys(cfg.Targets))}
-	b := &builder{deps: d, info: cfg.ClientInfo, gate: make(chan struct{}, maxEagerConnects), changed: s.watch.changed}
-	var errs []error
-	for _, name := range s.names {
-		t, err := b.build(name, cfg.Targets[name])
-		if err != nil {
-			errs = append(errs, fmt.Errorf("target %s: %w", name, err))
-			continue
-		}
-		s.byName[name] = t
-		s.sorted = append(s.sorted, t)
+	s := &Set{
+		deps: d, drain: max(cfg.Shutdown.Timeout, minDrain), eager: make(chan struct{}, maxEagerConnects),
+		hub: newHub(), pending: map[string]*replacement{},
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	s.lifetime, s.end = context.WithCancel(context.Background())
+	s.current.Store(newSnapshot(nil))
+	if _, err := s.Reload(cfg); err != nil {
+		s.end()
+		return nil, err
 	}
 	return s, nil
 }
 
 // Start begins connecting all targets that are not lazy, in the background.
 func (s *Set) Start() {
-	for _, t := range s.sorted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started = true
+	for _, t := range s.current.Load().sorted {
 		t.pool.Start()
 	}
 }
@@ -120,41 +158,52 @@ func (s *Set) Start() {
 // Get returns a target by name; "" is the only one configured. Errors are
 // ErrRequired, wrapped, and *NotFoundError.
 func (s *Set) Get(name string) (*Target, error) {
-	if t := s.byName[name]; t != nil {
+	now := s.current.Load()
+	if t := now.byName[name]; t != nil {
 		return t, nil
 	}
 	switch {
-	case name != "" || len(s.sorted) == 0:
-		return nil, &NotFoundError{Name: name, Known: s.names}
-	case len(s.sorted) > 1:
-		return nil, fmt.Errorf("%w; name %s", ErrRequired, choices(s.names))
+	case name != "" || len(now.sorted) == 0:
+		return nil, &NotFoundError{Name: name, Known: now.names}
+	case len(now.sorted) > 1:
+		return nil, fmt.Errorf("%w; name %s", ErrRequired, choices(now.names))
 	}
-	return s.sorted[0], nil
+	return now.sorted[0], nil
 }
 
 // All returns the targets sorted by name. The caller may keep and change the
 // slice.
-func (s *Set) All() []*Target { return slices.Clone(s.sorted) }
+func (s *Set) All() []*Target { return slices.Clone(s.current.Load().sorted) }
 
-// Watch calls f after each change of a target's state, from one goroutine at a
-// time. Changes of one target that happen while f runs are told once; f reads
-// [Target.Status] for the newest. After stop no new call begins. f may block,
-// but holds up the other watchers.
-func (s *Set) Watch(f func(*Target)) (stop func()) { return s.watch.add(f) }
+// Watch begins to watch the target of a name, which need not exist, or all
+// targets for "". The watcher must be closed.
+func (s *Set) Watch(name string) *Watcher { return s.hub.watch(name) }
 
 // Close ends all targets at the same time: it waits for calls in flight until
-// ctx ends, then ends them too. Watchers are told of the last changes before
-// it returns.
+// ctx ends, then ends them too. What watchers were told of it they can still
+// take afterwards.
 func (s *Set) Close(ctx context.Context) error {
-	errs := make([]error, len(s.sorted))
-	var wg sync.WaitGroup
-	for i, t := range s.sorted {
-		wg.Go(func() {
-			if err := t.pool.Close(ctx); err != nil {
+	s.mu.Lock()
+	s.closed = true
+	for name := range s.pending {
+		s.supersedeLocked(name)
+	}
+	all := s.current.Load().sorted
+	s.mu.Unlock()
+	stop := context.AfterFunc(ctx, s.end)
+	defer stop()
+	errs := make([]error, len(all))
+	var closing sync.WaitGroup
+	for i, t := range all {
+		closing.Go(func() {
+			if err := t.close(ctx); err != nil {
 				errs[i] = fmt.Errorf("close target %s: %w", t.name, err)
 			}
 		})
 	}
-	wg.Wait()
-	return errors.Join(append(errs, s.watch.close(ctx))...)
+	closing.Wait()
+	s.work.Wait()
+	s.end()
+	s.hub.close()
+	return errors.Join(errs...)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
+	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 )
 
 func TestMain(m *testing.M) {
@@ -24,6 +25,9 @@ func TestMain(m *testing.M) {
 				Stdio: mcptest.StdioOptions{Stderr: []string{"using " + os.Getenv("API_KEY") + " now", "cert " + os.Getenv("PEM") + " loaded"}},
 				Tools: []mcptest.Tool{{Name: "env", Call: mcptest.Respond(mcptest.Text("ok"))}},
 			}
+		},
+		"quitter": func() *mcptest.Server {
+			return &mcptest.Server{Era: mcptest.Legacy, Initialize: mcptest.Exit(3)}
 		},
 		"legacy": func() *mcptest.Server {
 			return &mcptest.Server{Era: mcptest.Legacy, Stdio: mcptest.StdioOptions{Stderr: []string{"ready to serve"}}, Tools: []mcptest.Tool{
@@ -87,7 +91,7 @@ func call(t *testing.T, s *Set, target, tool string) (*mcpclient.Result, error) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := tg.Acquire(t.Context())
+	lease, err := tg.Acquire(t.Context(), Caller{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +126,14 @@ func TestOneDeadTargetDoesNotHurtTheOthers(t *testing.T) {
 	if got := strings.Join(names, " "); got != "child/stdio dead/streamable_http web/streamable_http" {
 		t.Errorf("All = %s", got)
 	}
-	web, child2 := s.byName["web"], s.byName["child"]
-	if st := web.Status(); st.State != mcpclient.StateReady || st.Server.Era != mcpclient.EraModern || web.Stat().Connections != 1 || web.StderrTail() != nil {
+	web, child2 := s.current.Load().byName["web"], s.current.Load().byName["child"]
+	if st := web.Status(); st.State != pool.StateReady || st.Server.Era != mcpclient.EraModern || web.Stat().Connections != 1 || web.StderrTail() != nil {
 		t.Errorf("web = %+v", st)
 	}
 	if st := child2.Status(); st.Server == nil || st.Server.Era != mcpclient.EraLegacy {
 		t.Errorf("child = %+v", st)
 	}
-	if st := s.byName["dead"].Status(); st.State == mcpclient.StateReady || st.LastError == nil {
+	if st := s.current.Load().byName["dead"].Status(); st.State == pool.StateReady || st.LastError == nil {
 		t.Errorf("dead = %+v", st)
 	}
 	if got := strings.Join(child2.StderrTail(), "|"); !strings.Contains(got, "ready to serve") {
@@ -149,7 +153,7 @@ func TestOneDeadTargetDoesNotHurtTheOthers(t *testing.T) {
 	if _, err := child.WaitFor(t.Context(), mcptest.MethodEOF, 1); err != nil {
 		t.Errorf("the child was not ended by closing stdin: %v", err)
 	}
-	if _, err := web.Acquire(t.Context()); !errors.Is(err, &mcpclient.Error{Kind: mcpclient.KindClosed}) {
+	if _, err := web.Acquire(t.Context(), Caller{}); !errors.Is(err, &mcpclient.Error{Kind: mcpclient.KindClosed}) {
 		t.Errorf("Acquire after Close = %v", err)
 	}
 }
@@ -180,13 +184,13 @@ func TestLazyTargetsConnectAtTheFirstCall(t *testing.T) {
 	c.Lazy = true
 	s := newSet(t, Deps{}, map[string]*config.Target{"only": c})
 	s.Start()
-	if got := s.All()[0].Status().State; got != mcpclient.StateIdle {
+	if got := s.All()[0].Status().State; got != pool.StateIdle {
 		t.Errorf("state after Start = %v, want idle", got)
 	}
 	if _, err := call(t, s, "", "hi"); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.All()[0].Status().State; got != mcpclient.StateReady {
+	if got := s.All()[0].Status().State; got != pool.StateReady {
 		t.Errorf("state after a call = %v, want ready", got)
 	}
 }

@@ -2,95 +2,252 @@ package targets
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"maps"
 	"slices"
 	"sync"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 )
 
-// watchers tells those who watch of changed targets, on a goroutine of its own
-// that lives while there is something to tell, so that no client waits for a
-// watcher.
-type watchers struct {
-	work sync.WaitGroup
-
-	mu      sync.Mutex // protects the fields below; not held while a watcher runs
-	list    []*watcher
-	dirty   []*Target // changed and not told yet, each once
-	telling bool
+// Event is one change of a target: it came into another state, was added, was
+// replaced by one with another configuration, or was removed.
+type Event struct {
+	Target  *Target
+	Status  pool.Status // at that moment, not the newest
+	Removed bool        // the target is no longer configured and has ended
 }
 
-type watcher struct{ f func(*Target) }
+// ErrClosed says that the set was closed.
+var ErrClosed = errors.New("the targets are closed")
 
-func (w *watchers) add(f func(*Target)) (stop func()) {
-	entry := &watcher{f}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.list = append(w.list, entry)
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.list = slices.DeleteFunc(w.list, func(o *watcher) bool { return o == entry })
+// minQueue is how many events wait for a watcher before older ones of a target
+// make room for newer ones.
+const minQueue = 256
+
+// hub tells watchers of changes, in order. It never waits for one of them, so
+// that it may be told by whoever holds a lock.
+type hub struct {
+	mu       sync.Mutex // protects the fields below and Target.told; taken after the locks of pools
+	seq      uint64     // of the newest event
+	live     map[string]*Target
+	watchers map[string]map[*Watcher]struct{} // by the name watched, "" = all
+	closed   bool
+}
+
+// told is what the hub knows of a target.
+type told struct {
+	status pool.Status
+	born   uint64 // the event that made its name known
+}
+
+func newHub() *hub {
+	return &hub{live: map[string]*Target{}, watchers: map[string]map[*Watcher]struct{}{}}
+}
+
+// changed is told by pools. Targets that are not shown yet, or no longer, have
+// nothing to tell.
+func (h *hub) changed(t *Target, s pool.Status) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s = t.view(s)
+	news := !same(s, t.told.status)
+	t.told.status = s
+	t.settle(s)
+	if news && h.live[t.name] == t {
+		h.tellLocked(Event{Target: t, Status: s})
 	}
 }
 
-// changed is called by the targets' clients and does not block.
-func (w *watchers) changed(t *Target) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.list) == 0 || slices.Contains(w.dirty, t) {
-		return
+// same reports whether two statuses in a row say the same.
+func same(a, b pool.Status) bool {
+	return a.State == b.State && a.Server == b.Server && a.NextAttempt.Equal(b.NextAttempt) && (a.LastError == nil) == (b.LastError == nil)
+}
+
+// show makes t the target of its name.
+func (h *hub) show(t *Target) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t.told.born = h.seq + 1
+	if old := h.live[t.name]; old != nil {
+		t.told.born = old.told.born
 	}
-	w.dirty = append(w.dirty, t)
-	if !w.telling {
-		w.telling = true
-		w.work.Go(w.tell)
+	h.live[t.name] = t
+	h.tellLocked(Event{Target: t, Status: t.told.status})
+}
+
+// hide ends what show began, unless another target has the name by now.
+func (h *hub) hide(t *Target) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.live[t.name] == t {
+		delete(h.live, t.name)
+		h.tellLocked(Event{Target: t, Status: t.told.status, Removed: true})
 	}
 }
 
-func (w *watchers) tell() {
+func (h *hub) tellLocked(e Event) {
+	h.seq++
+	limit := max(minQueue, len(h.live))
+	for _, name := range [...]string{e.Target.name, ""} {
+		for w := range h.watchers[name] {
+			w.push(queued{Event: e, seq: h.seq, born: e.Target.told.born}, limit)
+		}
+	}
+}
+
+func (h *hub) watch(name string) *Watcher {
+	w := &Watcher{hub: h, name: name, wake: make(chan struct{}, 1), counts: map[string]int{}}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.seen, w.ended = h.seq, h.closed
+	for _, known := range slices.Sorted(maps.Keys(h.live)) {
+		if name == "" || name == known {
+			t := h.live[known]
+			w.initial = append(w.initial, Event{Target: t, Status: t.told.status})
+		}
+	}
+	if !h.closed {
+		if h.watchers[name] == nil {
+			h.watchers[name] = map[*Watcher]struct{}{}
+		}
+		h.watchers[name][w] = struct{}{}
+	}
+	return w
+}
+
+func (h *hub) forget(w *Watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.watchers[w.name], w)
+	if len(h.watchers[w.name]) == 0 {
+		delete(h.watchers, w.name)
+	}
+}
+
+// close ends all watchers once they have taken what they were told.
+func (h *hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, of := range h.watchers {
+		for w := range of {
+			w.end()
+		}
+	}
+	clear(h.watchers)
+}
+
+// Watcher is one reader of events. A slow one delays nobody: past a limit, 256
+// events or the number of targets if that is larger, the older events of a
+// target make room for its newer ones.
+type Watcher struct {
+	hub     *hub
+	name    string
+	initial []Event
+	wake    chan struct{} // holds a token when there may be something to take
+
+	mu     sync.Mutex // protects the fields below; taken after the hub's
+	queue  []queued
+	counts map[string]int // of queue, by target
+	seen   uint64         // the newest event taken
+	ended  bool
+}
+
+type queued struct {
+	Event
+
+	seq, born uint64
+}
+
+// Initial returns how the watched targets were when the watch began, sorted by
+// name. The events of Next follow on it without a gap.
+func (w *Watcher) Initial() []Event { return w.initial }
+
+// Next waits for an event and returns it. Errors are ctx's, and ErrClosed after
+// the last event of a set that was closed. It may be called from one goroutine
+// at a time.
+func (w *Watcher) Next(ctx context.Context) (Event, error) {
 	for {
-		w.mu.Lock()
-		if len(w.dirty) == 0 {
-			w.telling = false
-			w.mu.Unlock()
-			return
+		if e, ok, ended := w.take(); ok {
+			return e, nil
+		} else if ended {
+			return Event{}, ErrClosed
 		}
-		t := w.dirty[0]
-		w.dirty = w.dirty[1:]
-		list := slices.Clone(w.list)
-		w.mu.Unlock()
-		for _, entry := range list {
-			if w.watching(entry) {
-				entry.f(t)
-			}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return Event{}, ctx.Err()
 		}
 	}
 }
 
-func (w *watchers) watching(entry *watcher) bool {
+// Close ends the watch. Calling it again does nothing.
+func (w *Watcher) Close() {
+	w.hub.forget(w)
+	w.end()
+}
+
+func (w *Watcher) take() (e Event, ok, ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Contains(w.list, entry)
+	if len(w.queue) == 0 {
+		return Event{}, false, w.ended
+	}
+	first := w.queue[0]
+	w.seen = first.seq
+	w.dropLocked(0)
+	return first.Event, true, false
 }
 
-// close waits until everything is told. It must come after the clients' end.
-func (w *watchers) close(ctx context.Context) error {
+func (w *Watcher) push(q queued, limit int) {
 	w.mu.Lock()
-	telling := w.telling
-	w.mu.Unlock()
-	if !telling {
-		w.work.Wait() // at most the last steps of a goroutine that is ending
-		return nil
+	defer w.mu.Unlock()
+	w.queue = append(w.queue, q)
+	w.counts[q.Target.name]++
+	for len(w.queue) > limit && w.collapseLocked() {
 	}
-	done := make(chan struct{})
-	go func() { // ends with the last watcher's call
-		w.work.Wait()
-		close(done)
-	}()
+	w.wakeUp()
+}
+
+// collapseLocked leaves out the oldest event that nobody will miss: a newer one
+// of the same target follows, or the target came and went meanwhile.
+func (w *Watcher) collapseLocked() bool {
+	for i, q := range w.queue {
+		if w.counts[q.Target.name] > 1 || q.Removed && q.born > w.seen {
+			w.dropLocked(i)
+			return true
+		}
+	}
+	return false
+}
+
+func (w *Watcher) dropLocked(i int) {
+	name := w.queue[i].Target.name
+	if w.counts[name]--; w.counts[name] == 0 {
+		delete(w.counts, name)
+	}
+	if i == 0 {
+		w.queue[0] = queued{}
+		w.queue = w.queue[1:]
+	} else {
+		w.queue = slices.Delete(w.queue, i, i+1)
+	}
+	if len(w.queue) == 0 {
+		w.queue = nil // a watcher holds nothing while it is idle
+	}
+}
+
+func (w *Watcher) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	w.wakeUp()
+}
+
+func (w *Watcher) wakeUp() {
 	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("a watcher of target states does not return: %w", ctx.Err())
+	case w.wake <- struct{}{}:
+	default: // it will look anyway
 	}
 }

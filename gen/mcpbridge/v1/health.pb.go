@@ -210,6 +210,67 @@ func (Transport) EnumDescriptor() ([]byte, []int) {
 	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{2}
 }
 
+// Isolation says which callers share the connections of a target, and with them what a server keeps per session.
+type Isolation int32
+
+const (
+	// Not known.
+	Isolation_ISOLATION_UNSPECIFIED Isolation = 0
+	// All callers share them.
+	Isolation_ISOLATION_SHARED Isolation = 1
+	// Calls with the same `mcp-bridge-affinity` metadata of the same caller share them; a call without is refused.
+	Isolation_ISOLATION_PER_KEY Isolation = 2
+	// All calls of one authenticated caller share them.
+	Isolation_ISOLATION_PER_CALLER Isolation = 3
+	// Each call has a connection of its own.
+	Isolation_ISOLATION_PER_CALL Isolation = 4
+)
+
+// Enum value maps for Isolation.
+var (
+	Isolation_name = map[int32]string{
+		0: "ISOLATION_UNSPECIFIED",
+		1: "ISOLATION_SHARED",
+		2: "ISOLATION_PER_KEY",
+		3: "ISOLATION_PER_CALLER",
+		4: "ISOLATION_PER_CALL",
+	}
+	Isolation_value = map[string]int32{
+		"ISOLATION_UNSPECIFIED": 0,
+		"ISOLATION_SHARED":      1,
+		"ISOLATION_PER_KEY":     2,
+		"ISOLATION_PER_CALLER":  3,
+		"ISOLATION_PER_CALL":    4,
+	}
+)
+
+func (x Isolation) Enum() *Isolation {
+	p := new(Isolation)
+	*p = x
+	return p
+}
+
+func (x Isolation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Isolation) Descriptor() protoreflect.EnumDescriptor {
+	return file_mcpbridge_v1_health_proto_enumTypes[3].Descriptor()
+}
+
+func (Isolation) Type() protoreflect.EnumType {
+	return &file_mcpbridge_v1_health_proto_enumTypes[3]
+}
+
+func (x Isolation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Isolation.Descriptor instead.
+func (Isolation) EnumDescriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{3}
+}
+
 // ListTargetsRequest asks for all targets.
 type ListTargetsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -403,6 +464,168 @@ func (x *GetTargetResponse) GetTarget() *Target {
 	return nil
 }
 
+// WatchTargetsRequest asks for the targets and their changes.
+type WatchTargetsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the one target to watch, which must exist at the start; empty for all, also those added later.
+	Target string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// How JSON documents are carried in the responses.
+	JsonFormat    JsonFormat `protobuf:"varint,2,opt,name=json_format,json=jsonFormat,proto3,enum=mcpbridge.v1.JsonFormat" json:"json_format,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTargetsRequest) Reset() {
+	*x = WatchTargetsRequest{}
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTargetsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTargetsRequest) ProtoMessage() {}
+
+func (x *WatchTargetsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTargetsRequest.ProtoReflect.Descriptor instead.
+func (*WatchTargetsRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *WatchTargetsRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *WatchTargetsRequest) GetJsonFormat() JsonFormat {
+	if x != nil {
+		return x.JsonFormat
+	}
+	return JsonFormat_JSON_FORMAT_UNSPECIFIED
+}
+
+// WatchTargetsResponse is one event.
+type WatchTargetsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What happened.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*WatchTargetsResponse_Target
+	//	*WatchTargetsResponse_Removed
+	//	*WatchTargetsResponse_Ready_
+	Event         isWatchTargetsResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTargetsResponse) Reset() {
+	*x = WatchTargetsResponse{}
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTargetsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTargetsResponse) ProtoMessage() {}
+
+func (x *WatchTargetsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTargetsResponse.ProtoReflect.Descriptor instead.
+func (*WatchTargetsResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *WatchTargetsResponse) GetEvent() isWatchTargetsResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchTargetsResponse) GetTarget() *Target {
+	if x != nil {
+		if x, ok := x.Event.(*WatchTargetsResponse_Target); ok {
+			return x.Target
+		}
+	}
+	return nil
+}
+
+func (x *WatchTargetsResponse) GetRemoved() string {
+	if x != nil {
+		if x, ok := x.Event.(*WatchTargetsResponse_Removed); ok {
+			return x.Removed
+		}
+	}
+	return ""
+}
+
+func (x *WatchTargetsResponse) GetReady() *WatchTargetsResponse_Ready {
+	if x != nil {
+		if x, ok := x.Event.(*WatchTargetsResponse_Ready_); ok {
+			return x.Ready
+		}
+	}
+	return nil
+}
+
+type isWatchTargetsResponse_Event interface {
+	isWatchTargetsResponse_Event()
+}
+
+type WatchTargetsResponse_Target struct {
+	// A target that is there at the start, was added, was replaced after a change of its configuration, or came into
+	// another state. State, since, server data, last_error and next_attempt are those of that moment; the figures of
+	// the pool are newer. When a caller takes events more slowly than they happen, older ones of a target may be left
+	// out; its newest is always told.
+	Target *Target `protobuf:"bytes,1,opt,name=target,proto3,oneof"`
+}
+
+type WatchTargetsResponse_Removed struct {
+	// Name of a target that is gone from the configuration and has finished its calls.
+	Removed string `protobuf:"bytes,2,opt,name=removed,proto3,oneof"`
+}
+
+type WatchTargetsResponse_Ready_ struct {
+	// The end of the targets that were there at the start; comes once.
+	Ready *WatchTargetsResponse_Ready `protobuf:"bytes,3,opt,name=ready,proto3,oneof"`
+}
+
+func (*WatchTargetsResponse_Target) isWatchTargetsResponse_Event() {}
+
+func (*WatchTargetsResponse_Removed) isWatchTargetsResponse_Event() {}
+
+func (*WatchTargetsResponse_Ready_) isWatchTargetsResponse_Event() {}
+
 // Target is an MCP server behind the bridge.
 type Target struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -430,15 +653,19 @@ type Target struct {
 	LastError *TargetError `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// Last lines that the child process wrote to its standard error, oldest first; empty for other transports.
 	StderrTail []string `protobuf:"bytes,12,rep,name=stderr_tail,json=stderrTail,proto3" json:"stderr_tail,omitempty"`
-	// Figures of its connection pool.
-	Pool          *PoolStats `protobuf:"bytes,13,opt,name=pool,proto3" json:"pool,omitempty"`
+	// Figures of its connection pool; always of the moment of the answer.
+	Pool *PoolStats `protobuf:"bytes,13,opt,name=pool,proto3" json:"pool,omitempty"`
+	// When the next attempt to connect is made; unset when none is planned.
+	NextAttempt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=next_attempt,json=nextAttempt,proto3" json:"next_attempt,omitempty"`
+	// Which callers share its connections.
+	Isolation     Isolation `protobuf:"varint,15,opt,name=isolation,proto3,enum=mcpbridge.v1.Isolation" json:"isolation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_mcpbridge_v1_health_proto_msgTypes[4]
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -450,7 +677,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_health_proto_msgTypes[4]
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -463,7 +690,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{4}
+	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Target) GetName() string {
@@ -557,6 +784,20 @@ func (x *Target) GetPool() *PoolStats {
 	return nil
 }
 
+func (x *Target) GetNextAttempt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextAttempt
+	}
+	return nil
+}
+
+func (x *Target) GetIsolation() Isolation {
+	if x != nil {
+		return x.Isolation
+	}
+	return Isolation_ISOLATION_UNSPECIFIED
+}
+
 // PoolStats are figures of a target's connections at one moment.
 type PoolStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -565,14 +806,30 @@ type PoolStats struct {
 	// Calls that are being served.
 	InFlight int32 `protobuf:"varint,2,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	// Calls that wait for a free place.
-	Queued        int32 `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`
+	Queued int32 `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`
+	// Isolation keys that have connections.
+	Keys int32 `protobuf:"varint,4,opt,name=keys,proto3" json:"keys,omitempty"`
+	// Connections that are leased to one interactive call each.
+	Interactive int32 `protobuf:"varint,5,opt,name=interactive,proto3" json:"interactive,omitempty"`
+	// Most connections at once; -1 for no limit.
+	MaxConnections int32 `protobuf:"varint,6,opt,name=max_connections,json=maxConnections,proto3" json:"max_connections,omitempty"`
+	// Most calls that are served at once; -1 for no limit.
+	MaxInFlight int32 `protobuf:"varint,7,opt,name=max_in_flight,json=maxInFlight,proto3" json:"max_in_flight,omitempty"`
+	// Most calls that wait; -1 for no limit.
+	MaxQueue int32 `protobuf:"varint,8,opt,name=max_queue,json=maxQueue,proto3" json:"max_queue,omitempty"`
+	// Calls so far that had to wait.
+	Waits uint64 `protobuf:"varint,9,opt,name=waits,proto3" json:"waits,omitempty"`
+	// Calls so far that were refused because too many waited.
+	Rejected uint64 `protobuf:"varint,10,opt,name=rejected,proto3" json:"rejected,omitempty"`
+	// Connections so far that were closed because they were idle or too old, or to make room for others.
+	Evicted       uint64 `protobuf:"varint,11,opt,name=evicted,proto3" json:"evicted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PoolStats) Reset() {
 	*x = PoolStats{}
-	mi := &file_mcpbridge_v1_health_proto_msgTypes[5]
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +841,7 @@ func (x *PoolStats) String() string {
 func (*PoolStats) ProtoMessage() {}
 
 func (x *PoolStats) ProtoReflect() protoreflect.Message {
-	mi := &file_mcpbridge_v1_health_proto_msgTypes[5]
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +854,7 @@ func (x *PoolStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStats.ProtoReflect.Descriptor instead.
 func (*PoolStats) Descriptor() ([]byte, []int) {
-	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{5}
+	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PoolStats) GetConnections() int32 {
@@ -621,6 +878,99 @@ func (x *PoolStats) GetQueued() int32 {
 	return 0
 }
 
+func (x *PoolStats) GetKeys() int32 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *PoolStats) GetInteractive() int32 {
+	if x != nil {
+		return x.Interactive
+	}
+	return 0
+}
+
+func (x *PoolStats) GetMaxConnections() int32 {
+	if x != nil {
+		return x.MaxConnections
+	}
+	return 0
+}
+
+func (x *PoolStats) GetMaxInFlight() int32 {
+	if x != nil {
+		return x.MaxInFlight
+	}
+	return 0
+}
+
+func (x *PoolStats) GetMaxQueue() int32 {
+	if x != nil {
+		return x.MaxQueue
+	}
+	return 0
+}
+
+func (x *PoolStats) GetWaits() uint64 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
+func (x *PoolStats) GetRejected() uint64 {
+	if x != nil {
+		return x.Rejected
+	}
+	return 0
+}
+
+func (x *PoolStats) GetEvicted() uint64 {
+	if x != nil {
+		return x.Evicted
+	}
+	return 0
+}
+
+// Ready says that all targets there were at the start have been told; what follows are changes.
+type WatchTargetsResponse_Ready struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTargetsResponse_Ready) Reset() {
+	*x = WatchTargetsResponse_Ready{}
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTargetsResponse_Ready) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTargetsResponse_Ready) ProtoMessage() {}
+
+func (x *WatchTargetsResponse_Ready) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_health_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTargetsResponse_Ready.ProtoReflect.Descriptor instead.
+func (*WatchTargetsResponse_Ready) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_health_proto_rawDescGZIP(), []int{5, 0}
+}
+
 var File_mcpbridge_v1_health_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_health_proto_rawDesc = "" +
@@ -636,7 +986,17 @@ const file_mcpbridge_v1_health_proto_rawDesc = "" +
 	"\vjson_format\x18\x02 \x01(\x0e2\x18.mcpbridge.v1.JsonFormatR\n" +
 	"jsonFormat\"A\n" +
 	"\x11GetTargetResponse\x12,\n" +
-	"\x06target\x18\x01 \x01(\v2\x14.mcpbridge.v1.TargetR\x06target\"\x8c\x05\n" +
+	"\x06target\x18\x01 \x01(\v2\x14.mcpbridge.v1.TargetR\x06target\"h\n" +
+	"\x13WatchTargetsRequest\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x129\n" +
+	"\vjson_format\x18\x02 \x01(\x0e2\x18.mcpbridge.v1.JsonFormatR\n" +
+	"jsonFormat\"\xb6\x01\n" +
+	"\x14WatchTargetsResponse\x12.\n" +
+	"\x06target\x18\x01 \x01(\v2\x14.mcpbridge.v1.TargetH\x00R\x06target\x12\x1a\n" +
+	"\aremoved\x18\x02 \x01(\tH\x00R\aremoved\x12@\n" +
+	"\x05ready\x18\x03 \x01(\v2(.mcpbridge.v1.WatchTargetsResponse.ReadyH\x00R\x05ready\x1a\a\n" +
+	"\x05ReadyB\a\n" +
+	"\x05event\"\x82\x06\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.mcpbridge.v1.TargetStateR\x05state\x120\n" +
@@ -654,13 +1014,24 @@ const file_mcpbridge_v1_health_proto_rawDesc = "" +
 	"last_error\x18\v \x01(\v2\x19.mcpbridge.v1.TargetErrorR\tlastError\x12\x1f\n" +
 	"\vstderr_tail\x18\f \x03(\tR\n" +
 	"stderrTail\x12+\n" +
-	"\x04pool\x18\r \x01(\v2\x17.mcpbridge.v1.PoolStatsR\x04poolB\x14\n" +
+	"\x04pool\x18\r \x01(\v2\x17.mcpbridge.v1.PoolStatsR\x04pool\x12=\n" +
+	"\fnext_attempt\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vnextAttempt\x125\n" +
+	"\tisolation\x18\x0f \x01(\x0e2\x17.mcpbridge.v1.IsolationR\tisolationB\x14\n" +
 	"\x12_capabilities_jsonB\x0f\n" +
-	"\r_instructions\"b\n" +
+	"\r_instructions\"\xce\x02\n" +
 	"\tPoolStats\x12 \n" +
 	"\vconnections\x18\x01 \x01(\x05R\vconnections\x12\x1b\n" +
 	"\tin_flight\x18\x02 \x01(\x05R\binFlight\x12\x16\n" +
-	"\x06queued\x18\x03 \x01(\x05R\x06queued*\xcd\x01\n" +
+	"\x06queued\x18\x03 \x01(\x05R\x06queued\x12\x12\n" +
+	"\x04keys\x18\x04 \x01(\x05R\x04keys\x12 \n" +
+	"\vinteractive\x18\x05 \x01(\x05R\vinteractive\x12'\n" +
+	"\x0fmax_connections\x18\x06 \x01(\x05R\x0emaxConnections\x12\"\n" +
+	"\rmax_in_flight\x18\a \x01(\x05R\vmaxInFlight\x12\x1b\n" +
+	"\tmax_queue\x18\b \x01(\x05R\bmaxQueue\x12\x14\n" +
+	"\x05waits\x18\t \x01(\x04R\x05waits\x12\x1a\n" +
+	"\brejected\x18\n" +
+	" \x01(\x04R\brejected\x12\x18\n" +
+	"\aevicted\x18\v \x01(\x04R\aevicted*\xcd\x01\n" +
 	"\vTargetState\x12\x1c\n" +
 	"\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TARGET_STATE_CONNECTING\x10\x01\x12\x16\n" +
@@ -681,10 +1052,17 @@ const file_mcpbridge_v1_health_proto_rawDesc = "" +
 	"\x0fTRANSPORT_STDIO\x10\x02\x12\x11\n" +
 	"\rTRANSPORT_SSE\x10\x03\x12\x17\n" +
 	"\x13TRANSPORT_IN_MEMORY\x10\x04\x12\x14\n" +
-	"\x10TRANSPORT_SOCKET\x10\x052\xbb\x01\n" +
+	"\x10TRANSPORT_SOCKET\x10\x05*\x85\x01\n" +
+	"\tIsolation\x12\x19\n" +
+	"\x15ISOLATION_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10ISOLATION_SHARED\x10\x01\x12\x15\n" +
+	"\x11ISOLATION_PER_KEY\x10\x02\x12\x18\n" +
+	"\x14ISOLATION_PER_CALLER\x10\x03\x12\x16\n" +
+	"\x12ISOLATION_PER_CALL\x10\x042\x94\x02\n" +
 	"\rHealthService\x12W\n" +
 	"\vListTargets\x12 .mcpbridge.v1.ListTargetsRequest\x1a!.mcpbridge.v1.ListTargetsResponse\"\x03\x90\x02\x01\x12Q\n" +
-	"\tGetTarget\x12\x1e.mcpbridge.v1.GetTargetRequest\x1a\x1f.mcpbridge.v1.GetTargetResponse\"\x03\x90\x02\x01Bf\n" +
+	"\tGetTarget\x12\x1e.mcpbridge.v1.GetTargetRequest\x1a\x1f.mcpbridge.v1.GetTargetResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\fWatchTargets\x12!.mcpbridge.v1.WatchTargetsRequest\x1a\".mcpbridge.v1.WatchTargetsResponse0\x01Bf\n" +
 	"\x16io.github.mcpbridge.v1P\x01Z;github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1;mcpbridgev1\xaa\x02\fMcpBridge.V1b\x06proto3"
 
 var (
@@ -699,46 +1077,57 @@ func file_mcpbridge_v1_health_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_health_proto_rawDescData
 }
 
-var file_mcpbridge_v1_health_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_mcpbridge_v1_health_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_mcpbridge_v1_health_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_mcpbridge_v1_health_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_mcpbridge_v1_health_proto_goTypes = []any{
-	(TargetState)(0),              // 0: mcpbridge.v1.TargetState
-	(Era)(0),                      // 1: mcpbridge.v1.Era
-	(Transport)(0),                // 2: mcpbridge.v1.Transport
-	(*ListTargetsRequest)(nil),    // 3: mcpbridge.v1.ListTargetsRequest
-	(*ListTargetsResponse)(nil),   // 4: mcpbridge.v1.ListTargetsResponse
-	(*GetTargetRequest)(nil),      // 5: mcpbridge.v1.GetTargetRequest
-	(*GetTargetResponse)(nil),     // 6: mcpbridge.v1.GetTargetResponse
-	(*Target)(nil),                // 7: mcpbridge.v1.Target
-	(*PoolStats)(nil),             // 8: mcpbridge.v1.PoolStats
-	(JsonFormat)(0),               // 9: mcpbridge.v1.JsonFormat
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*Implementation)(nil),        // 11: mcpbridge.v1.Implementation
-	(*structpb.Struct)(nil),       // 12: google.protobuf.Struct
-	(*TargetError)(nil),           // 13: mcpbridge.v1.TargetError
+	(TargetState)(0),                   // 0: mcpbridge.v1.TargetState
+	(Era)(0),                           // 1: mcpbridge.v1.Era
+	(Transport)(0),                     // 2: mcpbridge.v1.Transport
+	(Isolation)(0),                     // 3: mcpbridge.v1.Isolation
+	(*ListTargetsRequest)(nil),         // 4: mcpbridge.v1.ListTargetsRequest
+	(*ListTargetsResponse)(nil),        // 5: mcpbridge.v1.ListTargetsResponse
+	(*GetTargetRequest)(nil),           // 6: mcpbridge.v1.GetTargetRequest
+	(*GetTargetResponse)(nil),          // 7: mcpbridge.v1.GetTargetResponse
+	(*WatchTargetsRequest)(nil),        // 8: mcpbridge.v1.WatchTargetsRequest
+	(*WatchTargetsResponse)(nil),       // 9: mcpbridge.v1.WatchTargetsResponse
+	(*Target)(nil),                     // 10: mcpbridge.v1.Target
+	(*PoolStats)(nil),                  // 11: mcpbridge.v1.PoolStats
+	(*WatchTargetsResponse_Ready)(nil), // 12: mcpbridge.v1.WatchTargetsResponse.Ready
+	(JsonFormat)(0),                    // 13: mcpbridge.v1.JsonFormat
+	(*timestamppb.Timestamp)(nil),      // 14: google.protobuf.Timestamp
+	(*Implementation)(nil),             // 15: mcpbridge.v1.Implementation
+	(*structpb.Struct)(nil),            // 16: google.protobuf.Struct
+	(*TargetError)(nil),                // 17: mcpbridge.v1.TargetError
 }
 var file_mcpbridge_v1_health_proto_depIdxs = []int32{
-	9,  // 0: mcpbridge.v1.ListTargetsRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
-	7,  // 1: mcpbridge.v1.ListTargetsResponse.targets:type_name -> mcpbridge.v1.Target
-	9,  // 2: mcpbridge.v1.GetTargetRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
-	7,  // 3: mcpbridge.v1.GetTargetResponse.target:type_name -> mcpbridge.v1.Target
-	0,  // 4: mcpbridge.v1.Target.state:type_name -> mcpbridge.v1.TargetState
-	10, // 5: mcpbridge.v1.Target.since:type_name -> google.protobuf.Timestamp
-	1,  // 6: mcpbridge.v1.Target.era:type_name -> mcpbridge.v1.Era
-	2,  // 7: mcpbridge.v1.Target.transport:type_name -> mcpbridge.v1.Transport
-	11, // 8: mcpbridge.v1.Target.server_info:type_name -> mcpbridge.v1.Implementation
-	12, // 9: mcpbridge.v1.Target.capabilities:type_name -> google.protobuf.Struct
-	13, // 10: mcpbridge.v1.Target.last_error:type_name -> mcpbridge.v1.TargetError
-	8,  // 11: mcpbridge.v1.Target.pool:type_name -> mcpbridge.v1.PoolStats
-	3,  // 12: mcpbridge.v1.HealthService.ListTargets:input_type -> mcpbridge.v1.ListTargetsRequest
-	5,  // 13: mcpbridge.v1.HealthService.GetTarget:input_type -> mcpbridge.v1.GetTargetRequest
-	4,  // 14: mcpbridge.v1.HealthService.ListTargets:output_type -> mcpbridge.v1.ListTargetsResponse
-	6,  // 15: mcpbridge.v1.HealthService.GetTarget:output_type -> mcpbridge.v1.GetTargetResponse
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	13, // 0: mcpbridge.v1.ListTargetsRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	10, // 1: mcpbridge.v1.ListTargetsResponse.targets:type_name -> mcpbridge.v1.Target
+	13, // 2: mcpbridge.v1.GetTargetRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	10, // 3: mcpbridge.v1.GetTargetResponse.target:type_name -> mcpbridge.v1.Target
+	13, // 4: mcpbridge.v1.WatchTargetsRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	10, // 5: mcpbridge.v1.WatchTargetsResponse.target:type_name -> mcpbridge.v1.Target
+	12, // 6: mcpbridge.v1.WatchTargetsResponse.ready:type_name -> mcpbridge.v1.WatchTargetsResponse.Ready
+	0,  // 7: mcpbridge.v1.Target.state:type_name -> mcpbridge.v1.TargetState
+	14, // 8: mcpbridge.v1.Target.since:type_name -> google.protobuf.Timestamp
+	1,  // 9: mcpbridge.v1.Target.era:type_name -> mcpbridge.v1.Era
+	2,  // 10: mcpbridge.v1.Target.transport:type_name -> mcpbridge.v1.Transport
+	15, // 11: mcpbridge.v1.Target.server_info:type_name -> mcpbridge.v1.Implementation
+	16, // 12: mcpbridge.v1.Target.capabilities:type_name -> google.protobuf.Struct
+	17, // 13: mcpbridge.v1.Target.last_error:type_name -> mcpbridge.v1.TargetError
+	11, // 14: mcpbridge.v1.Target.pool:type_name -> mcpbridge.v1.PoolStats
+	14, // 15: mcpbridge.v1.Target.next_attempt:type_name -> google.protobuf.Timestamp
+	3,  // 16: mcpbridge.v1.Target.isolation:type_name -> mcpbridge.v1.Isolation
+	4,  // 17: mcpbridge.v1.HealthService.ListTargets:input_type -> mcpbridge.v1.ListTargetsRequest
+	6,  // 18: mcpbridge.v1.HealthService.GetTarget:input_type -> mcpbridge.v1.GetTargetRequest
+	8,  // 19: mcpbridge.v1.HealthService.WatchTargets:input_type -> mcpbridge.v1.WatchTargetsRequest
+	5,  // 20: mcpbridge.v1.HealthService.ListTargets:output_type -> mcpbridge.v1.ListTargetsResponse
+	7,  // 21: mcpbridge.v1.HealthService.GetTarget:output_type -> mcpbridge.v1.GetTargetResponse
+	9,  // 22: mcpbridge.v1.HealthService.WatchTargets:output_type -> mcpbridge.v1.WatchTargetsResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_health_proto_init() }
@@ -749,14 +1138,19 @@ func file_mcpbridge_v1_health_proto_init() {
 	file_mcpbridge_v1_common_proto_init()
 	file_mcpbridge_v1_errors_proto_init()
 	file_mcpbridge_v1_json_format_proto_init()
-	file_mcpbridge_v1_health_proto_msgTypes[4].OneofWrappers = []any{}
+	file_mcpbridge_v1_health_proto_msgTypes[5].OneofWrappers = []any{
+		(*WatchTargetsResponse_Target)(nil),
+		(*WatchTargetsResponse_Removed)(nil),
+		(*WatchTargetsResponse_Ready_)(nil),
+	}
+	file_mcpbridge_v1_health_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_health_proto_rawDesc), len(file_mcpbridge_v1_health_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   6,
+			NumEnums:      4,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

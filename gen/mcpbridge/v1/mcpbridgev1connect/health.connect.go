@@ -28,6 +28,8 @@ const (
 	HealthServiceListTargetsProcedure = "/mcpbridge.v1.HealthService/ListTargets"
 	// HealthServiceGetTargetProcedure is the procedure name of the HealthService's GetTarget RPC.
 	HealthServiceGetTargetProcedure = "/mcpbridge.v1.HealthService/GetTarget"
+	// HealthServiceWatchTargetsProcedure is the procedure name of the HealthService's WatchTargets RPC.
+	HealthServiceWatchTargetsProcedure = "/mcpbridge.v1.HealthService/WatchTargets"
 )
 
 var (
@@ -47,6 +49,13 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	healthServiceWatchTargetsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeServer,
+			Schema:     v1.File_mcpbridge_v1_health_proto.Services().ByName("HealthService").Methods().ByName("WatchTargets"),
+			Procedure:  HealthServiceWatchTargetsProcedure,
+		}
+	})
 )
 
 // HealthServiceClient is a client for the mcpbridge.v1.HealthService service.
@@ -55,6 +64,9 @@ type HealthServiceClient interface {
 	ListTargets(context.Context, *v1.ListTargetsRequest) (*v1.ListTargetsResponse, error)
 	// GetTarget tells how one target is.
 	GetTarget(context.Context, *v1.GetTargetRequest) (*v1.GetTargetResponse, error)
+	// WatchTargets tells how targets are and every change of it, in order, until the caller leaves or the bridge shuts
+	// down. It begins with one event for each target there is, then `ready`, then the changes as they happen.
+	WatchTargets(context.Context, *v1.WatchTargetsRequest) (HealthServiceWatchTargetsClientStream, error)
 }
 
 // NewHealthServiceClient constructs a client for the mcpbridge.v1.HealthService service. Multiple
@@ -63,12 +75,36 @@ func NewHealthServiceClient(client *connect.Client) HealthServiceClient {
 	return &healthServiceClient{client: client}
 }
 
+// HealthServiceWatchTargetsClientStream is the client stream for the HealthService's WatchTargets
+// RPC.
+type HealthServiceWatchTargetsClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s HealthServiceWatchTargetsClientStream) Receive() (*v1.WatchTargetsResponse, error) {
+	var res v1.WatchTargetsResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s HealthServiceWatchTargetsClientStream) Close() error {
+	return s.stream.Close()
+}
+
 // HealthServiceHandler is an implementation of the mcpbridge.v1.HealthService service.
 type HealthServiceHandler interface {
 	// ListTargets lists all targets, sorted by name.
 	ListTargets(context.Context, *v1.ListTargetsRequest) (*v1.ListTargetsResponse, error)
 	// GetTarget tells how one target is.
 	GetTarget(context.Context, *v1.GetTargetRequest) (*v1.GetTargetResponse, error)
+	// WatchTargets tells how targets are and every change of it, in order, until the caller leaves or the bridge shuts
+	// down. It begins with one event for each target there is, then `ready`, then the changes as they happen.
+	WatchTargets(context.Context, *v1.WatchTargetsRequest, HealthServiceWatchTargetsServerStream) error
 }
 
 // RegisterHealthServiceHandler registers svc as the mcpbridge.v1.HealthService implementation on
@@ -78,7 +114,24 @@ func RegisterHealthServiceHandler(server *connect.Server, svc HealthServiceHandl
 	server.Register(
 		connect.Method{Spec: healthServiceListTargetsSpec(), Handler: adapter.listTargets},
 		connect.Method{Spec: healthServiceGetTargetSpec(), Handler: adapter.getTarget},
+		connect.Method{Spec: healthServiceWatchTargetsSpec(), Handler: adapter.watchTargets},
 	)
+}
+
+// HealthServiceWatchTargetsServerStream is the server stream for the HealthService's WatchTargets
+// RPC.
+type HealthServiceWatchTargetsServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s HealthServiceWatchTargetsServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s HealthServiceWatchTargetsServerStream) Send(res *v1.WatchTargetsResponse) error {
+	return s.stream.Send(res)
 }
 
 // UnimplementedHealthServiceHandler returns CodeUnimplemented from all methods.
@@ -90,6 +143,10 @@ func (UnimplementedHealthServiceHandler) ListTargets(context.Context, *v1.ListTa
 
 func (UnimplementedHealthServiceHandler) GetTarget(context.Context, *v1.GetTargetRequest) (*v1.GetTargetResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.HealthService.GetTarget is not implemented")
+}
+
+func (UnimplementedHealthServiceHandler) WatchTargets(context.Context, *v1.WatchTargetsRequest, HealthServiceWatchTargetsServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.HealthService.WatchTargets is not implemented")
 }
 
 type healthServiceClient struct {
@@ -110,6 +167,14 @@ func (c *healthServiceClient) GetTarget(ctx context.Context, req *v1.GetTargetRe
 		return nil, err
 	}
 	return &res, nil
+}
+
+func (c *healthServiceClient) WatchTargets(ctx context.Context, req *v1.WatchTargetsRequest) (HealthServiceWatchTargetsClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, healthServiceWatchTargetsSpec(), req)
+	if err != nil {
+		return HealthServiceWatchTargetsClientStream{}, err
+	}
+	return HealthServiceWatchTargetsClientStream{stream: stream}, nil
 }
 
 type healthServiceHandler struct{ svc HealthServiceHandler }
@@ -136,4 +201,12 @@ func (h healthServiceHandler) getTarget(ctx context.Context, _ connect.Spec, str
 		return err
 	}
 	return stream.Send(res)
+}
+
+func (h healthServiceHandler) watchTargets(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.WatchTargetsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.WatchTargets(ctx, &req, HealthServiceWatchTargetsServerStream{stream: stream})
 }

@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	HealthService_ListTargets_FullMethodName = "/mcpbridge.v1.HealthService/ListTargets"
-	HealthService_GetTarget_FullMethodName   = "/mcpbridge.v1.HealthService/GetTarget"
+	HealthService_ListTargets_FullMethodName  = "/mcpbridge.v1.HealthService/ListTargets"
+	HealthService_GetTarget_FullMethodName    = "/mcpbridge.v1.HealthService/GetTarget"
+	HealthService_WatchTargets_FullMethodName = "/mcpbridge.v1.HealthService/WatchTargets"
 )
 
 // HealthServiceClient is the client API for HealthService service.
@@ -33,6 +34,9 @@ type HealthServiceClient interface {
 	ListTargets(ctx context.Context, in *ListTargetsRequest, opts ...grpc.CallOption) (*ListTargetsResponse, error)
 	// GetTarget tells how one target is.
 	GetTarget(ctx context.Context, in *GetTargetRequest, opts ...grpc.CallOption) (*GetTargetResponse, error)
+	// WatchTargets tells how targets are and every change of it, in order, until the caller leaves or the bridge shuts
+	// down. It begins with one event for each target there is, then `ready`, then the changes as they happen.
+	WatchTargets(ctx context.Context, in *WatchTargetsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTargetsResponse], error)
 }
 
 type healthServiceClient struct {
@@ -63,6 +67,25 @@ func (c *healthServiceClient) GetTarget(ctx context.Context, in *GetTargetReques
 	return out, nil
 }
 
+func (c *healthServiceClient) WatchTargets(ctx context.Context, in *WatchTargetsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTargetsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &HealthService_ServiceDesc.Streams[0], HealthService_WatchTargets_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchTargetsRequest, WatchTargetsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HealthService_WatchTargetsClient = grpc.ServerStreamingClient[WatchTargetsResponse]
+
 // HealthServiceServer is the server API for HealthService service.
 // All implementations must embed UnimplementedHealthServiceServer
 // for forward compatibility.
@@ -73,6 +96,9 @@ type HealthServiceServer interface {
 	ListTargets(context.Context, *ListTargetsRequest) (*ListTargetsResponse, error)
 	// GetTarget tells how one target is.
 	GetTarget(context.Context, *GetTargetRequest) (*GetTargetResponse, error)
+	// WatchTargets tells how targets are and every change of it, in order, until the caller leaves or the bridge shuts
+	// down. It begins with one event for each target there is, then `ready`, then the changes as they happen.
+	WatchTargets(*WatchTargetsRequest, grpc.ServerStreamingServer[WatchTargetsResponse]) error
 	mustEmbedUnimplementedHealthServiceServer()
 }
 
@@ -88,6 +114,9 @@ func (UnimplementedHealthServiceServer) ListTargets(context.Context, *ListTarget
 }
 func (UnimplementedHealthServiceServer) GetTarget(context.Context, *GetTargetRequest) (*GetTargetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTarget not implemented")
+}
+func (UnimplementedHealthServiceServer) WatchTargets(*WatchTargetsRequest, grpc.ServerStreamingServer[WatchTargetsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchTargets not implemented")
 }
 func (UnimplementedHealthServiceServer) mustEmbedUnimplementedHealthServiceServer() {}
 func (UnimplementedHealthServiceServer) testEmbeddedByValue()                       {}
@@ -146,6 +175,17 @@ func _HealthService_GetTarget_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _HealthService_WatchTargets_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchTargetsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(HealthServiceServer).WatchTargets(m, &grpc.GenericServerStream[WatchTargetsRequest, WatchTargetsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type HealthService_WatchTargetsServer = grpc.ServerStreamingServer[WatchTargetsResponse]
+
 // HealthService_ServiceDesc is the grpc.ServiceDesc for HealthService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -162,6 +202,12 @@ var HealthService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _HealthService_GetTarget_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchTargets",
+			Handler:       _HealthService_WatchTargets_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "mcpbridge/v1/health.proto",
 }

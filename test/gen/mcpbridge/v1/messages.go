@@ -27,4 +27,6 @@ type (
 	ListToolsResponse             = pb.ListToolsResponse
 	ReadResourceRequest           = pb.ReadResourceRequest
 	ReadResourceResponse          = pb.ReadResourceResponse
+	WatchTargetsRequest           = pb.WatchTargetsRequest
+	WatchTargetsResponse          = pb.WatchTargetsResponse
 )
