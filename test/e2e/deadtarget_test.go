@@ -10,7 +10,7 @@ import (
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 )
 
-func TestADeadTargetAmongThreeIsReportedAndTheOthersServe(t *testing.T) {
+func TestFault18ADeadTargetAmongThreeIsReportedAndTheOthersServe(t *testing.T) {
 	first, _ := gosdkHTTP(t, "-stateless")
 	third, _ := gosdkStdio(t)
 	b := serve(t, map[string]target{

@@ -6,42 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
-
-	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 )
-
-func TestNoChildOutlivesTheBridge(t *testing.T) {
-	for name, signal := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL} {
-		t.Run(name, func(t *testing.T) {
-			if signal == syscall.SIGKILL && runtime.GOOS != "linux" {
-				t.Skip("SKIP: only Linux can end the children of a killed process")
-			}
-			config, log := gosdkStdio(t)
-			b := serve(t, map[string]target{"one": config})
-			b.clients(t).result(t, &pb.CallToolRequest{Name: "echo", ArgumentsJson: new(`{"text":"x"}`)})
-			children := log.matching(t, func(e event) bool { return e.Kind == "start" })
-			if len(children) != 1 {
-				t.Fatalf("%d children, want one", len(children))
-			}
-			if err := b.cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
-			if code, _ := b.exited(t); signal == syscall.SIGTERM && code != 0 {
-				t.Errorf("exit code %d after SIGTERM, want 0", code)
-			}
-			eventually(t, "the child", func() string {
-				if running(children[0].PID) {
-					return "is still there"
-				}
-				return ""
-			})
-		})
-	}
-}
 
 func TestACallInFlightIsNotCutByShutdown(t *testing.T) {
 	config, log := gosdkHTTP(t, "-stateless")

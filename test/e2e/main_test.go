@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -9,13 +10,17 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
 )
 
 // The binaries under test, built once a run.
 var bridgeBinary, gosdkBinary string
 
-// TestMain builds the bridge and the Go fixture. BRIDGE_BIN names a bridge that is already built.
+// TestMain builds the bridge and the Go fixture. BRIDGE_BIN names a bridge that is already built. Some tests have the
+// bridge run this binary as a scripted server.
 func TestMain(m *testing.M) {
+	mcptest.MainStdio(faultScripts)
 	code, err := buildAndRun(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
@@ -40,6 +45,10 @@ func buildAndRun(m *testing.M) (int, error) {
 		if err := build("../..", "-race", "-o", bridgeBinary, "./cmd/bridge"); err != nil {
 			return 0, err
 		}
+	}
+	// What runs in parallel here waits for time to pass; processors do not matter. The command line has the last word.
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		return 0, err
 	}
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
