@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,6 +273,40 @@ func TestAServerThatIsBusyWithACallIsNotTakenForDead(t *testing.T) {
 			synctest.Wait()
 			if st := c.Status(); st.Connects < 2 {
 				t.Errorf("a dead server was not replaced: %+v", st)
+			}
+		})
+	}
+}
+
+func TestAProbeThatIsAnsweredBadlyCutsNoCall(t *testing.T) {
+	for era, method := range map[mcptest.Era]string{mcptest.Legacy: "ping", mcptest.Modern: "server/discover"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := features(era)
+			s.Tools = append(s.Tools, mcptest.Tool{Name: "slow", Call: func(ctx context.Context, _ *mcptest.Request) (any, error) {
+				time.Sleep(40 * time.Second)
+				return mcptest.Text("done"), nil
+			}})
+			var connected atomic.Bool
+			s.Status = func(m string, _ int) *mcptest.Reply {
+				if m == method && connected.Load() {
+					return &mcptest.Reply{Status: 404}
+				}
+				return nil
+			}
+			c := overHTTP(t, s, mcpclient.Options{})
+			if err := c.Connect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			connected.Store(true)
+			time.Sleep(34 * time.Second) // the first probe has failed
+			if st := c.Status().State; st != mcpclient.StateSuspect {
+				t.Fatalf("era %v: %v after a bad answer to the probe", era, st)
+			}
+			if _, err := c.CallTool(t.Context(), "slow", nil, nil); err != nil {
+				t.Errorf("era %v: the call under way was cut: %v", era, err)
+			}
+			if n := s.Count("tools/call"); n != 1 {
+				t.Errorf("era %v: the tool ran %d times", era, n)
 			}
 		})
 	}
