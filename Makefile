@@ -50,6 +50,10 @@ test-zoo: ## Drive the client against many real MCP servers
 	test/zoo/setup.sh
 	cd test && ZOO=1 $(GO) test -count=1 -timeout 10m ./zoo
 
+.PHONY: chaos
+chaos: ## Disturb the servers of a bridge under load for some minutes (Linux)
+	cd test && $(GO) run ./chaos
+
 .PHONY: test-docker
 test-docker: ## Build the image, run it and check its behaviour and size
 	test/docker/run.sh
