@@ -35,6 +35,8 @@ type Call struct {
 	header  http.Header // Mcp-Param-* headers, encoded; nil = none
 	options *CallOptions
 	session *session
+	dialog  *dialog    // its caller answers the server's questions; nil = it does not
+	asTask  bool       // it creates a task of 2025-11-25
 	token   jsonrpc.ID // its progress token; zero = none
 	// assigned, when set, is told the request id before anything is sent, so
 	// that what answers to it can be registered.
@@ -67,7 +69,8 @@ type CallOptions struct {
 	// capabilities at initialize only, so it is ignored there.
 	Capabilities jsontext.Value
 	// InputResponses is the JSON object of answers that continue an
-	// input_required result (2026-07-28 patterns/mrtr); nil = none.
+	// input_required result (2026-07-28 patterns/mrtr); nil = none. Neither it nor
+	// RequestState is ever sent to a legacy server, which does not know them.
 	InputResponses jsontext.Value
 	// RequestState is the opaque state that came with it; nil = none, which is
 	// not the same as empty.
@@ -79,10 +82,37 @@ type CallOptions struct {
 	// before it returns; LogLevel asks a modern server for them.
 	Log      func(ctx context.Context, m LogMessage)
 	LogLevel LogLevel
+	// Answer answers what the server asks while this request runs, in place of the
+	// client's handlers: elicitation/create, sampling/createMessage and roots/list,
+	// whatever was declared, and on modern servers any other question. params and
+	// result are those of the method; params is nil if the server sent none. It may be
+	// called by several goroutines at once: eight on a modern server. ctx has the
+	// values of the caller's; it ends when the server withdraws the question, when
+	// the call ends and when the caller leaves.
+	//
+	// Modern servers are asked again with the answers as often as they ask, without
+	// the limit of [RoundOptions]. On a legacy connection what arrives while the
+	// request is under way is taken for its question, so that one such call at a
+	// time may use the connection; another is refused with KindInvalid.
+	//
+	// A [*jsonrpc.Error] refuses the question. A legacy server gets the error
+	// itself; a modern one an elicitation that was cancelled, and nothing else can be
+	// refused there: the call ends with ErrInputRefused. An answer that is none for
+	// its method ends the call with KindInvalid. After any other error, or a panic,
+	// a legacy server is told of an internal error and a modern call ends with
+	// KindInternal. Questions still open when the call ends are refused.
+	//
+	// The client's own times stand still while a question waits for its answer:
+	// Timeouts.Max, and on a legacy connection that of the request. The deadline of
+	// the caller's ctx always holds.
+	Answer func(ctx context.Context, method string, params jsontext.Value) (result jsontext.Value, err error)
 	// ReturnInput hands an input_required result to the caller when the
 	// client's handlers cannot answer all of it, instead of failing.
 	ReturnInput bool
-	// ReturnTask hands a task to the caller instead of waiting for its end.
+	// ReturnTask hands a task to the caller instead of waiting for its end. A
+	// task of 2025-11-25 is never handed over but always waited for: neither its
+	// form nor its methods are those of the extension, so the caller could do
+	// nothing with it.
 	ReturnTask bool
 }
 
@@ -102,6 +132,8 @@ type Result struct {
 	// Era and ProtocolVersion are those of the connection that answered.
 	Era             Era
 	ProtocolVersion string
+
+	created *legacyTask // the task that the call became, still to be waited for
 }
 
 // Result types (2026-07-28 basic/index, ResultType; tasks extension).

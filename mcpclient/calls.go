@@ -12,30 +12,40 @@ import (
 // call has a timeout of its own to end it.
 type calls struct {
 	mu    sync.Mutex
-	began map[jsonrpc.ID]time.Time
+	under map[jsonrpc.ID]underWay
 }
 
-// add notes a call until the returned function is called.
-func (c *calls) add(id jsonrpc.ID) (done func()) {
+// underWay is one request that waits for its answer.
+type underWay struct {
+	began  time.Time
+	dialog *dialog // nil = its caller answers no questions
+}
+
+// add notes a call until the returned function is called; d may be nil.
+func (c *calls) add(id jsonrpc.ID, d *dialog) (done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.began == nil {
-		c.began = map[jsonrpc.ID]time.Time{}
+	if c.under == nil {
+		c.under = map[jsonrpc.ID]underWay{}
 	}
-	c.began[id] = time.Now()
+	c.under[id] = underWay{time.Now(), d}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.began, id)
+		delete(c.under, id)
 	}
 }
 
-// since reports whether a call is under way that began before t.
-func (c *calls) since(t time.Time) bool {
+// excuse reports whether a call that began before t may be why a probe failed.
+// The time of a call whose question waits for the caller stands still, so it
+// excuses silence alone, which is what a server that waits for us may well keep;
+// that a server cannot be reached has nothing to do with it. Such an excuse lasts
+// as long as the caller waits, then as long as the call has time left.
+func (c *calls) excuse(t time.Time, silence bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, began := range c.began {
-		if began.Before(t) {
+	for _, call := range c.under {
+		if call.began.Before(t) && (silence || call.dialog == nil || !call.dialog.waiting()) {
 			return true
 		}
 	}

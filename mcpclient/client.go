@@ -38,7 +38,8 @@ type Client struct {
 	forbidden  atomic.Int64 // requests of modern servers, which may not send any
 	replies    atomic.Int64 // refusals on their way
 
-	subs subscriptions
+	subs      subscriptions
+	questions taskQuestions
 
 	streamMu sync.Mutex // guards the following
 	byID     map[jsonrpc.ID]*callStream

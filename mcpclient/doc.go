@@ -30,11 +30,14 @@
 //	handshake.go    server/discover, initialize, what servers declare
 //	send.go, result.go  one request from the caller to the wire and back
 //	rounds.go, input.go, elicit.go  questions of the server, and repeated requests
+//	answer.go, dialog.go  questions that a call's own caller answers, in both eras
 //	tasks.go, taskwait.go  the tasks extension
+//	legacytask*.go  tools that 2025-11-25 has called as tasks
 //	subscription*.go  change notifications of both eras behind one handle
 //	health.go       probes of a quiet server
 //	dispatch.go     the in-flight cap, lanes
 //	progress.go     progress and log messages of single requests
+//	clock.go        timeouts that can be extended and stand still
 //	toolresult.go   results as values
 //	listener.go, handlers.go, presets.go  who is told, who answers, other clients' settings
 //	failure.go      timeouts, error classification, what may be retried

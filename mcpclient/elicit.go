@@ -34,6 +34,29 @@ func elicitMode(params jsontext.Value) string {
 	return *p.Mode
 }
 
+// elicitCancel is the result of a question that was dismissed.
+const elicitCancel = `{"action":"cancel"}`
+
+// readElicit reads the params of elicitation/create; what is wrong with them is
+// a [*jsonrpc.Error].
+func readElicit(params jsontext.Value) (*ElicitRequest, error) {
+	question := &ElicitRequest{}
+	mode := elicitMode(params)
+	if mode == "" || json.Unmarshal(params, question, jsonOptions) != nil {
+		return nil, &jsonrpc.Error{Code: CodeInvalidParams, Message: "the params of " + methodElicit + " are malformed"}
+	}
+	question.Mode, question.Raw = mode, params
+	if question.Schema.Kind() == 'n' {
+		question.Schema = nil
+	}
+	if mode == modeURL {
+		if u, err := url.Parse(question.URL); err != nil || u.Scheme == "" {
+			return nil, &jsonrpc.Error{Code: CodeInvalidParams, Message: "the url to visit is not a valid URL"}
+		}
+	}
+	return question, nil
+}
+
 // elicit answers elicitation/create. A mode that is declared but that nothing
 // here serves is answered as a dialog that was dismissed.
 func (c *Client) elicit(ctx context.Context, params jsontext.Value) (jsontext.Value, error) {
@@ -52,20 +75,11 @@ func (c *Client) elicit(ctx context.Context, params jsontext.Value) (jsontext.Va
 		return nil, invalid("this client did not declare elicitation of mode %.20q", mode)
 	}
 	if handler == nil || mode == modeURL && !urls {
-		return jsontext.Value(`{"action":"cancel"}`), nil
+		return jsontext.Value(elicitCancel), nil
 	}
-	question := &ElicitRequest{}
-	if err := json.Unmarshal(params, question, jsonOptions); err != nil {
-		return nil, invalid("the params of %s are malformed", methodElicit)
-	}
-	question.Mode, question.Raw = mode, params
-	if question.Schema.Kind() == 'n' {
-		question.Schema = nil
-	}
-	if mode == modeURL {
-		if u, err := url.Parse(question.URL); err != nil || u.Scheme == "" {
-			return nil, invalid("the url to visit is not a valid URL")
-		}
+	question, err := readElicit(params)
+	if err != nil {
+		return nil, err
 	}
 	answer, err := handler(ctx, question)
 	if err != nil {

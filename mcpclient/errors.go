@@ -14,7 +14,9 @@ type Kind int
 const (
 	// KindInternal is a failure of this client itself; it should not happen.
 	KindInternal Kind = iota
-	// KindInvalid: the request was refused here before anything was sent.
+	// KindInvalid: the request was refused here before anything was sent; or, if
+	// Sent is true, the caller's answer to a question of the server was not usable,
+	// see CallOptions.Answer.
 	KindInvalid
 	// KindRPC: the server answered with a JSON-RPC error; see Error.RPC.
 	KindRPC
@@ -48,6 +50,9 @@ const (
 	KindClosed
 	// KindTask: a task ended without a result at the server's side.
 	KindTask
+	// KindInput: the caller refused to answer what the server asked, and the call
+	// could not go on without; see ErrInputRefused.
+	KindInput
 )
 
 var kindNames = [...]string{
@@ -55,6 +60,7 @@ var kindNames = [...]string{
 	KindCanceled: "canceled", KindUnavailable: "unavailable", KindLost: "lost", KindProtocol: "protocol",
 	KindTooLarge: "too_large", KindHTTP: "http", KindUnauthorized: "unauthorized", KindRateLimited: "rate_limited",
 	KindOverloaded: "overloaded", KindUnsupported: "unsupported", KindVersion: "version", KindClosed: "closed", KindTask: "task",
+	KindInput: "input",
 }
 
 // String returns the kind's name in lower case.

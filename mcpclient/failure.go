@@ -49,6 +49,10 @@ const pingTimeout = 10 * time.Second
 // for follows the words "before".
 func contextError(ctx context.Context, waited string) *Error {
 	cause := context.Cause(ctx)
+	if ended, ok := errors.AsType[*endedCall](cause); ok {
+		copied := *ended.err
+		return &copied
+	}
 	if own, ok := errors.AsType[*ownTimeout](cause); ok {
 		return &Error{Kind: KindTimeout, Message: fmt.Sprintf("%s the configured %v passed (setting %s)", waited, own.limit, own.setting), Err: cause}
 	}
@@ -167,6 +171,9 @@ func (c *Client) recover(ctx context.Context, s *session, call *Call, err error)
 			// the tool's schema may have changed (2026-07-28 streamable-http, Client Behavior)
 			_, err := c.lists.tools.refresh(ctx, c)
 			return err == nil
+		}
+		if call.Method == methodCallTool && c.toolTasks(s) && c.otherwise(ctx, call, e.RPC.Code) {
+			return true
 		}
 		return c.forgotten(ctx, s, call, e)
 	case KindHTTP:

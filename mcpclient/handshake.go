@@ -161,6 +161,8 @@ func newServer(era Era, version string, info, capabilities jsontext.Value, instr
 			s.logging = true
 		case "extensions":
 			s.tasks = declares(value, TasksExtension)
+		case "tasks":
+			s.readLegacyTasks(value)
 		}
 		return nil
 	})

@@ -50,7 +50,7 @@ func (c *Client) watch(s *session, l *link) {
 		}
 		// a call from before the silence may be what keeps the server busy, up to
 		// its own timeout; only then is there a verdict
-		if failures >= h.Failures && !s.calls.since(silent) {
+		if failures >= h.Failures && !s.calls.excuse(silent, errors.Is(err, &Error{Kind: KindTimeout})) {
 			how := lossRefused // whoever answers a probe, however badly, may answer the calls under way
 			if errors.Is(err, &Error{Kind: KindTimeout}) {
 				how = lossUnhealthy

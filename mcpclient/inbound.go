@@ -23,14 +23,9 @@ type link struct {
 	lane    *lane // notifications of the shared stream, in order
 	heard   atomic.Int64
 
-	mu    sync.Mutex // guards the following
-	asked map[jsonrpc.ID]*question
-}
-
-// question is one request of the server that is being answered.
-type question struct {
-	cancel    context.CancelFunc
-	cancelled bool // the server withdrew it: no answer goes out
+	mu     sync.Mutex // guards the following
+	asked  map[jsonrpc.ID]*question
+	dialog *dialog // the call whose caller answers the questions; nil = the handlers do
 }
 
 func (c *Client) newLink() *link {
@@ -43,7 +38,7 @@ func (c *Client) receive(l *link, in transport.Inbound) {
 	l.heard.Store(time.Now().UnixNano())
 	m := in.Message
 	if m.Kind == jsonrpc.Request {
-		c.answer(l, m)
+		c.answer(l, in)
 		return
 	}
 	if c.routeSubscription(l, in) {
@@ -118,59 +113,43 @@ func uriOf(params jsontext.Value) string {
 
 // answer responds to a request of a legacy server; a modern one may not send
 // any and gets no response (2026-07-28 basic/transports).
-func (c *Client) answer(l *link, m *jsonrpc.Message) {
-	version := ""
-	if s := l.session.Load(); s != nil {
-		version = s.version
-	}
+func (c *Client) answer(l *link, in transport.Inbound) {
+	m, version := in.Message, l.version()
 	if EraOf(version) == EraModern {
 		if n := c.forbidden.Add(1); n == 1 || n%100 == 0 {
 			c.log.Warn("the server sent a request, which its protocol version forbids; it was dropped", "method", m.Method, "so_far", n)
 		}
 		return
 	}
-	id, method, params := m.ID, m.Method, m.Params.Clone()
-	if method == methodPing { // outside of every cap: the server asks whether we live
+	q := &question{id: m.ID, method: m.Method, params: m.Params.Clone()}
+	if q.method == methodPing { // outside of every cap: the server asks whether we live
 		c.answerFreely(func() {
-			c.tellRequest(method, params)
-			c.reply(l, version, jsonrpc.AppendResult(nil, id, []byte("{}")))
+			c.tellRequest(q.method, q.params)
+			c.reply(l, version, jsonrpc.AppendResult(nil, q.id, []byte("{}")))
 		})
 		return
 	}
-	release, ok := c.admit(method)
+	release, ok := c.admit(q.method)
 	if !ok {
-		c.refuse(l, version, id, &jsonrpc.Error{Code: c.opts.Dispatch.OverloadCode, Message: "Client overloaded"})
+		c.refuse(l, version, q.id, &jsonrpc.Error{Code: c.opts.Dispatch.OverloadCode, Message: "Client overloaded"})
 		return
 	}
-	ctx, cancel := context.WithCancel(c.lifetime)
-	q := &question{cancel: cancel}
-	l.mu.Lock()
-	_, duplicate := l.asked[id]
-	if !duplicate {
-		l.asked[id] = q
-	}
-	l.mu.Unlock()
-	if duplicate {
-		cancel()
+	if !l.ask(c, q, in.Origin) {
 		release()
-		c.refuse(l, version, id, &jsonrpc.Error{Code: CodeInvalidRequest, Message: "a request with this id is being answered already"})
+		c.refuse(l, version, q.id, &jsonrpc.Error{Code: CodeInvalidRequest, Message: "a request with this id is being answered already"})
 		return
 	}
 	started := c.background(func() {
 		defer release()
-		defer cancel()
-		c.tellRequest(method, params)
-		body := c.work(ctx, id, method, params)
-		l.mu.Lock()
-		delete(l.asked, id)
-		withdrawn := q.cancelled
-		l.mu.Unlock()
-		if !withdrawn {
+		defer q.cancel()
+		defer c.questions.begin(q.params)()
+		c.tellRequest(q.method, q.params)
+		if body := c.work(q); body != nil && l.settle(q) {
 			c.reply(l, version, body)
 		}
 	})
 	if !started {
-		cancel()
+		q.cancel()
 		release()
 	}
 }
@@ -183,26 +162,39 @@ func (c *Client) tellRequest(method string, params jsontext.Value) {
 	}
 }
 
-// work runs the handler of one request and encodes its answer. A handler's own
-// error text stays here: it may be about things the server must not see.
-func (c *Client) work(ctx context.Context, id jsonrpc.ID, method string, params jsontext.Value) []byte {
+// work has one request answered and encodes the answer; nil = the end of its
+// call refuses it.
+func (c *Client) work(q *question) []byte {
 	var result jsontext.Value
 	err := errors.New("the handler panicked")
-	c.guard(method, func() {
-		if handler := c.opts.Handlers.Request[method]; handler != nil {
-			result, err = handler(ctx, params)
-			return
+	c.guard(q.method, func() {
+		handler := c.opts.Handlers.Request[q.method]
+		switch {
+		case q.dialog != nil:
+			result, err = c.askCaller(q)
+		case handler != nil:
+			result, err = handler(q.ctx, q.params)
+		default:
+			result, err = c.answerInput(q.ctx, q.method, q.params)
 		}
-		result, err = c.answerInput(ctx, method, params)
 	})
+	if errors.Is(err, errCallEnds) {
+		return nil
+	}
+	return c.encodeReply(q, result, err)
+}
+
+// encodeReply writes the answer to one request. A handler's own error text
+// stays here: it may be about things the server must not see.
+func (c *Client) encodeReply(q *question, result jsontext.Value, err error) []byte {
 	if err == nil {
-		return jsonrpc.AppendResult(nil, id, result)
+		return jsonrpc.AppendResult(nil, q.id, relate(result, q.params))
 	}
 	if rpc, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return jsonrpc.AppendError(nil, id, rpc)
+		return jsonrpc.AppendError(nil, q.id, rpc)
 	}
-	c.log.WarnContext(ctx, "a request of the server could not be answered", "method", method, "error", err)
-	return jsonrpc.AppendError(nil, id, &jsonrpc.Error{Code: CodeInternal, Message: "internal error"})
+	c.log.WarnContext(q.ctx, "a request of the server could not be answered", "method", q.method, "error", err)
+	return jsonrpc.AppendError(nil, q.id, &jsonrpc.Error{Code: CodeInternal, Message: "internal error"})
 }
 
 // withdraw cancels a request of the server that is being answered; there is

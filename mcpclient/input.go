@@ -192,6 +192,9 @@ func readInputRequests(raw jsontext.Value) ([]inputRequest, error) {
 // unanswered returns the first question that is not for this client to answer:
 // nothing here answers it, or the caller declared capabilities of its own.
 func (c *Client) unanswered(questions []inputRequest, o *CallOptions) *inputRequest {
+	if o.Answer != nil {
+		return nil
+	}
 	for i, q := range questions {
 		if !c.answers(q, len(o.Capabilities) == 0) {
 			return &questions[i]
@@ -233,6 +236,9 @@ func (c *Client) answerAll(ctx context.Context, r *request, questions []inputReq
 		raw jsontext.Value
 		err error
 	}
+	if r.dialog != nil {
+		defer r.dialog.pause()()
+	}
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.lifetime, cancel)()
@@ -242,7 +248,7 @@ func (c *Client) answerAll(ctx context.Context, r *request, questions []inputReq
 		started := c.background(func() {
 			for i := int(next.Add(1)) - 1; i < len(questions) && inner.Err() == nil; i = int(next.Add(1)) - 1 {
 				a := answer{i: i, err: errors.New("the handler panicked")}
-				c.guard(questions[i].method, func() { a.raw, a.err = c.answerInput(inner, questions[i].method, questions[i].params) })
+				c.guard(questions[i].method, func() { a.raw, a.err = c.answerOne(inner, r, &questions[i]) })
 				answered <- a
 			}
 		})
@@ -279,6 +285,12 @@ func (c *Client) answerAll(ctx context.Context, r *request, questions []inputReq
 
 // notAnswered is the failure of a call one of whose questions got no answer.
 func notAnswered(r *request, q inputRequest, cause error) error {
+	if refused, ok := errors.AsType[*refusedAnswer](cause); ok {
+		return refused.failure(r, &q)
+	}
+	if bad, ok := errors.AsType[*badAnswer](cause); ok {
+		return about(bad.failure(fmt.Sprintf("the server's question %.40q (%s)", q.key, q.method)), r.method, r.name)
+	}
 	e := &Error{
 		Kind: KindInternal, Method: r.method, Name: r.name, Sent: true, Err: cause,
 		Message: fmt.Sprintf("the server's question %.40q (%s) was not answered, so the call was not continued", q.key, q.method),

@@ -31,6 +31,8 @@ type List struct {
 	dropped int // entries that were no items
 	names   map[string]struct{}
 	plans   map[string][]paramHeader // tools with x-mcp-header annotations
+
+	needTask map[string]struct{} // tools to be called as tasks of 2025-11-25
 }
 
 // Item is one tool, resource, resource template or prompt.
@@ -223,12 +225,12 @@ func (l *listCache) store(list *List, gen uint64) {
 // An empty cursor is a cursor; one that comes back is a loop, and is refused
 // rather than taken for the end.
 func (c *Client) fetchList(ctx context.Context, l *listCache) (*List, error) {
-	ctx, cancel := c.overall(ctx)
+	ctx, cancel := c.overall(ctx, nil)
 	defer cancel()
 	if d, setting := c.timeout(&Call{Method: l.method}); d > 0 {
 		// a list that drips in page by page must end some time
 		var cancel func()
-		ctx, _, cancel = limit(ctx, listTimeouts*d, setting+" times "+strconv.Itoa(listTimeouts), false)
+		ctx, _, cancel = limit(ctx, listTimeouts*d, setting+" times "+strconv.Itoa(listTimeouts), false, nil)
 		defer cancel()
 	}
 	return watched(ctx, c, Operation{Method: l.method}, nil, func() (*List, error) { return c.fetchPages(ctx, l) })

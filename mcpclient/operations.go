@@ -49,7 +49,9 @@ func (c *Client) EvictPrompts() { c.lists.prompts.invalidate() }
 // CallTool calls a tool. arguments is one JSON object without line breaks; nil
 // = none. The name is sent as it is: only the server knows whether it exists.
 // A tool that failed is a result with IsError, not an error. A call is sent a
-// second time only if it surely did not start.
+// second time only if it surely did not start. A tool that a server of
+// 2025-11-25 runs as a task alone (execution.taskSupport) is called as one and
+// waited for.
 func (c *Client) CallTool(ctx context.Context, name string, arguments jsontext.Value, options *CallOptions) (*Result, error) {
 	if len(arguments) > 0 {
 		if err := checkObject("arguments", arguments); err != nil {
@@ -63,13 +65,13 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments jsontext.V
 		params = append(params, `,"arguments":`...)
 		params = append(params, arguments...)
 	}
-	return c.do(ctx, &request{method: methodCallTool, name: name, params: appendContinuation(params, options), options: options})
+	return c.do(ctx, &request{method: methodCallTool, name: name, params: params, continuation: continuation(options), options: options})
 }
 
 // ReadResource reads a resource.
 func (c *Client) ReadResource(ctx context.Context, uri string, options *CallOptions) (*Result, error) {
 	params := appendString([]byte(`"uri":`), uri)
-	return c.do(ctx, &request{method: methodReadResource, name: uri, params: appendContinuation(params, options), options: options})
+	return c.do(ctx, &request{method: methodReadResource, name: uri, params: params, continuation: continuation(options), options: options})
 }
 
 // GetPrompt renders a prompt.
@@ -79,7 +81,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 		params = append(params, `,"arguments":`...)
 		params = appendStringMap(params, arguments)
 	}
-	return c.do(ctx, &request{method: methodGetPrompt, name: name, params: appendContinuation(params, options), options: options})
+	return c.do(ctx, &request{method: methodGetPrompt, name: name, params: params, continuation: continuation(options), options: options})
 }
 
 // CompleteParams is one question for completions (2026-07-28
@@ -159,19 +161,18 @@ func checkObject(what string, object jsontext.Value) error {
 	return &Error{Kind: KindInvalid, SafeToRetry: true, Message: "the " + what + " " + text}
 }
 
-// appendContinuation writes what continues an input_required result
-// (2026-07-28 patterns/mrtr).
-func appendContinuation(params []byte, o *CallOptions) []byte {
+// continuation writes what continues an input_required result (2026-07-28
+// patterns/mrtr); older servers know no such params.
+func continuation(o *CallOptions) []byte {
 	if o == nil {
-		return params
+		return nil
 	}
+	var params []byte
 	if len(o.InputResponses) > 0 {
-		params = append(params, `,"inputResponses":`...)
-		params = append(params, o.InputResponses...)
+		params = append(append(params, `,"inputResponses":`...), o.InputResponses...)
 	}
 	if o.RequestState != nil {
-		params = append(params, `,"requestState":`...)
-		params = appendString(params, *o.RequestState)
+		params = appendString(append(params, `,"requestState":`...), *o.RequestState)
 	}
 	return params
 }

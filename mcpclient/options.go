@@ -162,7 +162,7 @@ type Timeouts struct {
 	// request that asked for progress.
 	ProgressExtends bool
 	// Max bounds one operation over all of its requests, rounds and extensions;
-	// 0 = none.
+	// 0 = none. The time that CallOptions.Answer takes does not count.
 	Max time.Duration
 	// ToolResult, when not "", makes a tool call that exceeds its own timeout a
 	// normal result with this text and Result.TimedOut, instead of an error.
@@ -171,7 +171,10 @@ type Timeouts struct {
 
 // HealthOptions probes a connection that has been quiet for Interval: ping on
 // legacy connections, server/discover on modern ones. Any answer, even an
-// error, proves life.
+// error, proves life. A server that is busy with a call may leave probes
+// unanswered up to the call's timeout. While CallOptions.Answer has a question of
+// a legacy server, whose time stands still, silence is no sign of death however
+// long it lasts, but any other failure of the probes is.
 type HealthOptions struct {
 	Disabled bool
 	Interval time.Duration // 0 = 30 s; varied by a tenth, so that clients do not probe in step
@@ -224,13 +227,16 @@ type ChangeOptions struct {
 // RoundOptions bounds multi-round-trip requests (2026-07-28 patterns/mrtr).
 type RoundOptions struct {
 	// MaxRetries is how often one request is repeated with answers; 0 = 3,
-	// negative = never: the first input_required result fails the call.
+	// negative = never: the first input_required result fails the call. Rounds
+	// that CallOptions.Answer answers have no bound; those that ask nothing do.
 	MaxRetries int
 }
 
-// TaskOptions controls the tasks extension (io.modelcontextprotocol/tasks).
+// TaskOptions controls the tasks extension (io.modelcontextprotocol/tasks) and
+// the tasks of 2025-11-25, as which tools are called that demand it.
 type TaskOptions struct {
-	// Disabled keeps the extension from being declared.
+	// Disabled keeps the extension from being declared, and calls all tools of
+	// 2025-11-25 plainly.
 	Disabled bool
 	// MaxStuckPolls is how many polls in a row may find a task waiting for
 	// input without asking anything new; 0 = 60, at least 1.

@@ -120,6 +120,12 @@ func (c *Client) addItem(list *List, l *listCache, raw jsontext.Value, era Era) 
 			list.plans[name] = plan
 		}
 	}
+	if l.method == methodListTools && era == EraLegacy && bytes.Contains(raw, []byte("taskSupport")) && taskRequired(raw) {
+		if list.needTask == nil {
+			list.needTask = map[string]struct{}{}
+		}
+		list.needTask[name] = struct{}{}
+	}
 	list.Items = append(list.Items, Item{Name: name, Raw: raw})
 	list.names[name] = struct{}{}
 }

@@ -47,24 +47,31 @@ func listWait(ctx context.Context) time.Duration {
 // failed, so that a server whose list is broken is not asked with every call.
 const listAgain = 10 * time.Second
 
-// paramHeaders builds the Mcp-Param-* headers of one tool call. The tool's
-// schema must be known, so the first call of a tool that no list has shown yet
-// lists the tools first. A list that cannot be had does not stop the call: the
-// server will say what is missing.
-func (c *Client) paramHeaders(ctx context.Context, tool string, params []byte) (http.Header, error) {
+// toolsSeen returns the newest list of tools for a call that needs to know its
+// tool; the first such call lists them. nil = the list cannot be had for now.
+func (c *Client) toolsSeen(ctx context.Context, tool string) *List {
 	list := c.lists.tools.newest()
+	if list != nil || c.lists.tools.failedWithin(listAgain) {
+		return list
+	}
+	wait, cancel := context.WithTimeout(ctx, listWait(ctx))
+	defer cancel()
+	list, err := c.lists.tools.join(wait, c)
+	if err != nil {
+		c.lists.tools.markFailed()
+		c.log.DebugContext(ctx, "a call goes out without a look at the tools", "tool", tool, "error", err)
+		return nil
+	}
+	return list
+}
+
+// paramHeaders builds the Mcp-Param-* headers of one tool call, for which the
+// tool's schema must be known. A list that cannot be had does not stop the
+// call: the server will say what is missing.
+func (c *Client) paramHeaders(ctx context.Context, tool string, params []byte) (http.Header, error) {
+	list := c.toolsSeen(ctx, tool)
 	if list == nil {
-		if c.lists.tools.failedWithin(listAgain) {
-			return nil, nil
-		}
-		wait, cancel := context.WithTimeout(ctx, listWait(ctx))
-		defer cancel()
-		var err error
-		if list, err = c.lists.tools.join(wait, c); err != nil {
-			c.lists.tools.markFailed()
-			c.log.DebugContext(ctx, "a call goes out without a look at the tools", "tool", tool, "error", err)
-			return nil, nil
-		}
+		return nil, nil
 	}
 	for _, excluded := range list.Excluded {
 		if excluded.Name == tool {

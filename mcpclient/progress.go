@@ -3,7 +3,6 @@ package mcpclient
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -138,29 +137,5 @@ func (c *Client) receiveLog(l *link, origin jsonrpc.ID, params jsontext.Value) {
 	}
 	if handler := c.opts.Handlers.Log; handler != nil {
 		c.dispatch(l.lane, "notifications/message", func() { handler(c.lifetime, message) })
-	}
-}
-
-// overall bounds one operation over all of its requests.
-func (c *Client) overall(ctx context.Context) (bounded context.Context, cancel func()) {
-	if c.opts.Timeouts.Max <= 0 {
-		return ctx, func() {}
-	}
-	bounded, _, cancel = limit(ctx, c.opts.Timeouts.Max, "timeouts.max", false)
-	return bounded, cancel
-}
-
-// limit bounds a request's time; extend restarts it.
-func limit(ctx context.Context, d time.Duration, setting string, extensible bool) (bounded context.Context, extend, cancel func()) {
-	cause := &ownTimeout{limit: d, setting: setting}
-	if !extensible {
-		ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
-		return ctx, nil, cancel
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(d, func() { stop(cause) })
-	return ctx, func() { timer.Reset(d) }, func() {
-		timer.Stop()
-		stop(context.Canceled)
 	}
 }

@@ -1,11 +1,9 @@
 package mcpclient
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -25,9 +23,9 @@ const (
 // answerRounds continues a request whose result asks for input, until the
 // result is another one (2026-07-28 patterns/mrtr, Client Requirements). Each
 // retry is a request of its own with a new id and the whole timeout; the time
-// that handlers take counts only against the call's overall time.
+// that handlers take counts only against the call's overall time, and not even
+// against that if the caller answers.
 func (c *Client) answerRounds(ctx context.Context, r *request, result *Result) (*Result, error) {
-	base := bytes.TrimSuffix(r.params, appendContinuation(nil, r.options)) // the first request may itself be a continuation
 	limit := max(c.opts.Rounds.MaxRetries, 0)
 	var wait time.Duration
 	for retries := 0; result.Type == ResultInputRequired; retries++ {
@@ -41,22 +39,26 @@ func (c *Client) answerRounds(ctx context.Context, r *request, result *Result) (
 			}
 			return nil, cannotAnswer(r, q)
 		}
-		if retries >= limit && r.options.ReturnInput {
+		over := retries >= limit && (r.dialog == nil || len(asked.questions) == 0)
+		if over && r.options.ReturnInput {
 			return result, nil // the caller may go on where the client stops
 		}
-		if retries >= limit {
+		if over {
 			return nil, &Error{Kind: KindProtocol, Method: r.method, Name: r.name, Sent: true, Err: ErrRoundLimit, Message: fmt.Sprintf(
 				"the server still asks for input after %d retries of %s, which is the limit (setting input.max_rounds)", retries, r.method)}
 		}
 		retry := *r
-		retry.params = slices.Clone(base)
+		retry.continuation = nil // the first request may itself be one
 		if len(asked.questions) > 0 {
 			wait = 0
 			answers, err := c.answerAll(ctx, r, asked.questions)
 			if err != nil {
 				return nil, err
 			}
-			retry.params = append(append(retry.params, `,"inputResponses":`...), answers...)
+			retry.continuation = append([]byte(`,"inputResponses":`), answers...)
+			if r.dialog != nil {
+				retries = -1 // the caller may go on as long as it likes
+			}
 		} else {
 			if err := c.pause(ctx, r, wait, "the server had not finished before"); err != nil {
 				return nil, err
@@ -64,7 +66,7 @@ func (c *Client) answerRounds(ctx context.Context, r *request, result *Result) (
 			wait = min(max(2*wait, roundPause), maxRoundPause)
 		}
 		if asked.state != nil {
-			retry.params = append(append(retry.params, `,"requestState":`...), asked.state...)
+			retry.continuation = append(append(retry.continuation, `,"requestState":`...), asked.state...)
 		}
 		if result, err = c.request(ctx, &retry); err != nil {
 			return nil, begun(r, err)

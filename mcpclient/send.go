@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,9 @@ const cancelBudget = 5 * time.Second
 type request struct {
 	method, name string
 	params       []byte // members without braces and without _meta
+	continuation []byte // further members, each with a comma before it; for modern servers alone
 	options      *CallOptions
+	dialog       *dialog             // set by begin; nil = the caller answers no questions
 	assigned     func(id jsonrpc.ID) // see Call
 }
 
@@ -54,13 +57,16 @@ func (c *Client) do(ctx context.Context, r *request) (*Result, error) {
 			return nil, about(err, r.method, r.name)
 		}
 	}
-	ctx, cancel := c.overall(ctx)
-	defer cancel()
+	ctx, end := c.begin(ctx, r)
+	defer end()
 	op := Operation{Method: r.method, Name: r.name}
 	result, err := watched(ctx, c, op, itself, func() (*Result, error) {
 		result, err := c.request(ctx, r)
 		if err == nil && result.Type == ResultInputRequired {
 			result, err = c.answerRounds(ctx, r, result)
+		}
+		if err == nil && result.created != nil {
+			result, err = c.awaitLegacyTask(ctx, r, result)
 		}
 		if err == nil && result.Type == ResultTask && !r.options.ReturnTask {
 			result, err = c.awaitTask(ctx, r, result)
@@ -81,7 +87,10 @@ func (c *Client) request(ctx context.Context, r *request) (*Result, error) {
 		if err != nil {
 			return nil, about(err, r.method, r.name)
 		}
-		call := &Call{Method: r.method, Name: r.name, Attempt: attempt, params: r.params, options: r.options, assigned: r.assigned}
+		call := &Call{Method: r.method, Name: r.name, Attempt: attempt, params: r.params, options: r.options, assigned: r.assigned, dialog: r.dialog}
+		if s.era == EraModern && len(r.continuation) > 0 {
+			call.params = slices.Concat(r.params, r.continuation)
+		}
 		result, again, err := c.try(ctx, s, call)
 		c.release(s)
 		if !again {
@@ -101,7 +110,14 @@ func (c *Client) try(ctx context.Context, s *session, call *Call) (result *Resul
 			return nil, false, about(err, call.Method, call.Name)
 		}
 	}
-	result, err = c.roundTrip(ctx, s, call)
+	if err := call.dialog.join(c, s); err != nil {
+		return nil, false, about(err, call.Method, call.Name)
+	}
+	if call.Method == methodCallTool && c.toolTasks(s) && c.needsTask(ctx, call.Name) {
+		result, err = c.createTask(ctx, s, call)
+	} else {
+		result, err = c.roundTrip(ctx, s, call)
+	}
 	again = err != nil && call.Attempt == 1 && ctx.Err() == nil && c.recover(ctx, s, call, err)
 	return result, again, err
 }
@@ -122,18 +138,19 @@ func (c *Client) roundTrip(ctx context.Context, s *session, call *Call) (*Result
 	outer := ctx
 	if d, setting := c.timeout(call); d > 0 {
 		var cancel func()
-		ctx, extend, cancel = limit(ctx, d, setting, c.opts.Timeouts.ProgressExtends)
+		ctx, extend, cancel = limit(ctx, d, setting, c.opts.Timeouts.ProgressExtends, call.dialog)
 		defer cancel()
 	}
 	switch call.Method {
 	case methodPing, methodDiscover, methodListen:
 	default:
-		defer s.calls.add(id)()
+		defer s.calls.add(id, call.dialog)()
 	}
 	end, err := c.openStream(outer, call, extend)
 	if err != nil {
 		return nil, about(err, call.Method, call.Name)
 	}
+	defer call.dialog.underWay(call)()
 	result, err := c.invoke(ctx, call)
 	end() // what came before the answer is told before it
 	return result, err
@@ -262,16 +279,20 @@ func (c *Client) decorate(ctx context.Context, call *Call) (params []byte, heade
 // patterns/cancellation; 2025-11-25 utilities/cancellation).
 func (c *Client) cancelUpstream(ctx context.Context, call *Call, err error) {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || (e.Kind != KindTimeout && e.Kind != KindCanceled) || !e.Sent {
+	ended := ok && e.Kind == KindInvalid // by its own dialog: an answer was not usable
+	if !ok || (e.Kind != KindTimeout && e.Kind != KindCanceled && !ended) || !e.Sent {
 		return
 	}
 	s := call.session
-	if call.Method == methodInitialize || call.Method == methodDiscover || strings.HasPrefix(call.Method, "tasks/") || (s.era == EraModern && s.conn.PerRequestStreams()) {
+	if call.Method == methodInitialize || call.Method == methodDiscover || strings.HasPrefix(call.Method, "tasks/") || call.asTask || (s.era == EraModern && s.conn.PerRequestStreams()) {
 		return
 	}
 	reason := "the caller went away"
-	if e.Kind == KindTimeout {
+	switch {
+	case e.Kind == KindTimeout:
 		reason = "timeout"
+	case ended:
+		reason = "the call failed"
 	}
 	params := call.ID.AppendJSON([]byte(`"requestId":`))
 	params = appendString(append(params, `,"reason":`...), reason)

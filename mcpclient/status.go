@@ -77,6 +77,7 @@ type Server struct {
 	tools, resources, prompts, completions, logging        bool // declared features
 	toolsChange, resourcesChange, promptsChange, subscribe bool
 	tasks                                                  bool // the tasks extension
+	toolTasks, cancelsTasks                                bool // the tasks of 2025-11-25
 
 }
 

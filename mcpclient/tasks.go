@@ -73,12 +73,9 @@ func (c *Client) WaitTask(ctx context.Context, id string, options *CallOptions) 
 	if options == nil {
 		options = &CallOptions{}
 	}
-	if limit := c.opts.Timeouts.Max; limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, &ownTimeout{limit: limit, setting: "timeouts.max"})
-		defer cancel()
-	}
 	r := &request{method: methodGetTask, name: id, options: options}
+	ctx, end := c.begin(ctx, r)
+	defer end()
 	return watched(ctx, c, Operation{Method: r.method, Name: id}, itself, func() (*Result, error) {
 		w := &taskWait{c: c, r: r, id: id, options: c.taskOptions(options)}
 		return w.run(ctx)

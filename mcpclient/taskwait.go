@@ -61,12 +61,8 @@ func (w *taskWait) follow(ctx context.Context) (*Result, error) {
 			}
 			wait = w.pollInterval()
 		}
-		if w.ttl > 0 {
-			left := w.ttl - time.Since(w.since)
-			if left <= 0 {
-				return nil, w.fail(KindTimeout, "the task has not ended within the time for which the server keeps it (ttlMs)", nil)
-			}
-			wait = min(wait, left) // one last look when it has passed
+		if wait, err = w.bound(wait, "ttlMs"); err != nil {
+			return nil, err
 		}
 		if err := w.c.pause(ctx, w.r, wait, taskWaited); err != nil {
 			return nil, err
@@ -74,11 +70,28 @@ func (w *taskWait) follow(ctx context.Context) (*Result, error) {
 	}
 }
 
+// bound shortens a wait to what is left of the task's time to live, which the
+// protocol calls name: one last look when it has passed.
+func (w *taskWait) bound(wait time.Duration, name string) (time.Duration, error) {
+	if w.ttl <= 0 {
+		return wait, nil
+	}
+	left := w.ttl - time.Since(w.since)
+	if left <= 0 {
+		return 0, w.fail(KindTimeout, "the task has not ended within the time for which the server keeps it ("+name+")", nil)
+	}
+	return min(wait, left), nil
+}
+
 // ask sends one request about the task.
 func (w *taskWait) ask(ctx context.Context, method string, params []byte) (*Result, error) {
 	ctx, cancel := w.c.taskTime(ctx)
 	defer cancel()
-	return w.c.request(ctx, &request{method: method, name: w.id, params: params, options: w.options})
+	r := &request{method: method, name: w.id, params: params, options: w.options}
+	if w.r != nil {
+		r.dialog = w.r.dialog
+	}
+	return w.c.request(ctx, r)
 }
 
 // note takes over what a task says about polling it.
@@ -161,14 +174,29 @@ func (w *taskWait) step(ctx context.Context, reply *Result) (*Result, error) {
 		}
 		return nil, &Error{Kind: KindRPC, Method: w.r.method, Name: w.r.name, RPC: rpc, Sent: true, Task: w.id}
 	case taskCancelled:
-		w.over = true
-		text := "the task was cancelled at the server"
-		if t.message != "" {
-			text += fmt.Sprintf(": %.200q", t.message)
-		}
-		return nil, w.fail(KindTask, text, ErrTaskCancelled)
+		return nil, w.cancelled(t)
 	}
-	return nil, w.fail(KindProtocol, fmt.Sprintf("the task has the unknown status %.40q", t.status), nil)
+	return nil, w.unknown(t)
+}
+
+// cancelled is the failure of a wait for a task that somebody else cancelled.
+func (w *taskWait) cancelled(t *task) error {
+	w.over = true
+	text := "the task was cancelled at the server"
+	if t.message != "" {
+		text += fmt.Sprintf(": %.200q", t.message)
+	}
+	return w.fail(KindTask, text, ErrTaskCancelled)
+}
+
+func (w *taskWait) unknown(t *task) error {
+	return w.fail(KindProtocol, fmt.Sprintf("the task has the unknown status %.40q", t.status), nil)
+}
+
+// gaveUp is the failure of a wait for a task that waits itself.
+func (w *taskWait) gaveUp() error {
+	return w.fail(KindProtocol, fmt.Sprintf(
+		"the task waited for input for %d polls in a row without asking anything new (setting tasks.max_stuck_polls)", w.stuck), ErrTaskStuck)
 }
 
 // answer answers those questions of a task that were not answered before. Keys
@@ -186,8 +214,7 @@ func (w *taskWait) answer(ctx context.Context, t *task, reply *Result) (*Result,
 	}
 	if len(fresh) == 0 {
 		if w.stuck++; w.stuck >= w.c.opts.Tasks.MaxStuckPolls {
-			return nil, w.fail(KindProtocol, fmt.Sprintf(
-				"the task waited for input for %d polls in a row without asking anything new (setting tasks.max_stuck_polls)", w.stuck), ErrTaskStuck)
+			return nil, w.gaveUp()
 		}
 		return nil, nil
 	}
@@ -229,7 +256,9 @@ func (w *taskWait) cancel(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(values, cancelBudget)
 		defer cancel()
 		defer context.AfterFunc(w.c.lifetime, cancel)()
-		if _, err := w.ask(ctx, methodCancelTask, taskParams(w.id, nil)); err != nil {
+		ctx, stop := w.c.taskTime(ctx)
+		defer stop()
+		if _, err := w.c.request(ctx, &request{method: methodCancelTask, name: w.id, params: taskParams(w.id, nil), options: w.options}); err != nil {
 			w.c.log.DebugContext(ctx, "the cancellation of a task was not delivered", "error", err)
 		}
 	})

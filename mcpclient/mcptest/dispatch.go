@@ -134,6 +134,9 @@ func (c *conn) request(m *message, header http.Header, out *events, n int) *Requ
 	return r
 }
 
+// augmented stands for the method of a request that creates a task.
+const augmented = "$task"
+
 // enter books the id and applies the rules of the era.
 func (c *conn) enter(r *Request) error {
 	id := string(r.ID)
@@ -147,6 +150,9 @@ func (c *conn) enter(r *Request) error {
 	delete(c.cancelled, id)
 	if !c.s.NoLog && !(used && r.Era == Legacy) {
 		c.used[id] = r.Method
+		if r.Era == Legacy && r.Param("task") != nil {
+			c.used[id] = augmented
+		}
 	}
 	c.mu.Unlock()
 	switch {
@@ -313,6 +319,8 @@ func (c *conn) takeCancel(r *Request) {
 		c.s.violate("notifications/cancelled names %s, which was never requested on this connection", id)
 	case method == "initialize":
 		c.s.violate("initialize was cancelled; it must not be")
+	case method == augmented:
+		c.s.violate("the tool call %s created a task; only tasks/cancel cancels it", id)
 	}
 	if call != nil {
 		call.drop(errors.New("cancelled by the client"))

@@ -32,7 +32,7 @@
 //   - notifications: [Flood], [FloodProgress], [LateProgress],
 //     [ForeignProgress], [Request.After], [Server.Notify], [Server.LogMessage];
 //   - lists and ids: [Cursors], [EndlessCursors], [AlwaysID], [IDAsString];
-//   - rounds and tasks: [Rounds], [StartTask];
+//   - rounds and tasks: [Rounds], [StartTask]; LegacyTaskOptions;
 //   - outages: [Server.SetDown], [Server.Disconnect], [Server.Hangup],
 //     [Server.ExpireSessions], [Server.EndSubscriptions],
 //     [Server.DropSubscriptions], [Server.RevokeToken];
@@ -44,8 +44,8 @@
 // what handlers get and return; behave.go and flood.go ready-made handlers;
 // message.go the strict reader; dispatch.go requests, notifications and
 // answers; modern.go and legacy.go the rules of each era; features.go the
-// built-in methods; listen.go subscriptions; rounds.go and tasks.go input and
-// tasks; logging.go log levels; events.go outgoing messages; http.go, sse.go,
+// built-in methods; listen.go subscriptions; rounds.go, tasks.go and legacytasks.go
+// input and tasks; logging.go log levels; events.go outgoing messages; http.go, sse.go,
 // oldsse.go, auth.go, loopback.go, memory.go, stdio.go, pipe.go, child.go the ways to serve.
 // The package imports nothing of the client it tests.
 package mcptest

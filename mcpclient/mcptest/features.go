@@ -16,6 +16,8 @@ type Tool struct {
 	InputSchema string // "" = {"type":"object"}
 	Raw         string
 	Call        Handler
+	// TaskSupport is execution.taskSupport; "" = none. See [LegacyTaskOptions].
+	TaskSupport string
 }
 
 // Resource is one resource. Read nil answers with Text.
@@ -53,7 +55,21 @@ func (t Tool) item() string {
 	if t.Raw != "" {
 		return t.Raw
 	}
-	return `{"name":` + quote(t.Name) + optional("description", t.Description) + `,"inputSchema":` + string(t.schema()) + `}`
+	return `{"name":` + quote(t.Name) + optional("description", t.Description) + `,"inputSchema":` + string(t.schema()) + t.execution() + `}`
+}
+
+func (t Tool) execution() string {
+	if t.TaskSupport == "" {
+		return ""
+	}
+	return `,"execution":{"taskSupport":` + quote(t.TaskSupport) + "}"
+}
+
+func (t Tool) call(ctx context.Context, r *Request) (any, error) {
+	if t.Call == nil {
+		return Raw(`{"content":[]}`), nil
+	}
+	return t.Call(ctx, r)
 }
 
 func (r Resource) item() string {
@@ -124,6 +140,13 @@ func (s *Server) capabilities(of Era) json.RawMessage {
 	if s.Tasks && of == Modern {
 		caps["extensions"] = map[string]any{tasksExtension: map[string]any{}}
 	}
+	if s.LegacyTasks.On && of == Legacy {
+		tasks := map[string]any{"requests": map[string]any{"tools": map[string]any{"call": map[string]any{}}}}
+		if !s.LegacyTasks.NoCancel {
+			tasks["cancel"] = map[string]any{}
+		}
+		caps["tasks"] = tasks
+	}
 	return marshal(caps)
 }
 
@@ -163,6 +186,8 @@ func builtin(r *Request) Handler {
 		return initialize
 	case r.Era == Modern && s.Tasks && strings.HasPrefix(r.Method, "tasks/"):
 		return serveTask
+	case r.Era == Legacy && s.LegacyTasks.On && strings.HasPrefix(r.Method, "tasks/"):
+		return serveLegacyTask
 	case r.Era == Legacy && r.Method == "ping":
 		return Respond(Raw("{}"))
 	case r.Era == Legacy && r.Method == "logging/setLevel":
@@ -243,10 +268,10 @@ func (s *Server) page(r *Request, key string, list []string) (any, error) {
 func callTool(ctx context.Context, r *Request) (any, error) {
 	for _, t := range r.server.Tools {
 		if t.Name == r.Text("name") {
-			if t.Call == nil {
-				return Raw(`{"content":[]}`), nil
+			if r.Era == Legacy {
+				return callLegacyTool(ctx, r, t)
 			}
-			return t.Call(ctx, r)
+			return t.call(ctx, r)
 		}
 	}
 	return nil, &Error{Code: -32602, Message: "Unknown tool: " + r.Text("name")}

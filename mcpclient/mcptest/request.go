@@ -70,6 +70,7 @@ type Request struct {
 	conn    *conn
 	out     *events // where answers and notifications of this request go
 	builtin Handler
+	task    *legacyTask // what it goes on as; nil = nothing
 
 	mu      sync.Mutex // protects the fields below
 	cancel  context.CancelCauseFunc
@@ -135,7 +136,11 @@ func (r *Request) trailers() [][]byte {
 }
 
 // Ask sends a legacy request to the client on the request's own stream and
-// waits for the result; a JSON-RPC error comes back as [*Error].
+// waits for the result; a JSON-RPC error comes back as [*Error]. In a task it
+// waits for tasks/result, on whose stream it asks.
 func (r *Request) Ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	if r.task != nil {
+		return r.task.ask(ctx, method, params)
+	}
 	return r.conn.ask(ctx, r.out, method, params)
 }

@@ -96,6 +96,8 @@ type Server struct {
 	Lax      LaxOptions
 	// Tasks declares the tasks extension and serves tasks/*; see [StartTask].
 	Tasks bool
+	// LegacyTasks are the tasks of 2025-11-25.
+	LegacyTasks LegacyTaskOptions
 
 	// ManyClients permits the same request id in flight twice, as two clients
 	// of one modern HTTP endpoint may use it.
@@ -122,9 +124,12 @@ type Server struct {
 	cut      []func() // each ends the HTTP connections of one listener
 	subs     []*subscription
 	tasks    map[string]*task // by id
-	refused  int              // exchanges answered 401
-	tokens   int              // tokens issued
-	revoked  int              // how many of them are not valid any more
+
+	legacyTasks map[string]*legacyTask // by id
+
+	refused  int // exchanges answered 401
+	tokens   int // tokens issued
+	revoked  int // how many of them are not valid any more
 	nextTask int
 }
 
@@ -224,6 +229,7 @@ func (s *Server) init() {
 		s.gone = map[string]bool{}
 		s.streams = map[string]*events{}
 		s.tasks = map[string]*task{}
+		s.legacyTasks = map[string]*legacyTask{}
 		s.endpoint = newConn(s, true, Modern)
 		s.off = s.NoLog
 	})
