@@ -72,15 +72,15 @@ func (p *Pool) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	if p.fullLocked() {
 		waitIn = &p.queue
 	} else {
-		m, g, err := p.placeLocked(r)
-		if m != nil || err != nil {
+		m, queue, err := p.placeLocked(r)
+		if queue == nil {
 			p.mu.Unlock()
 			if err != nil {
 				return nil, err
 			}
 			return &Lease{pool: p, member: m}, nil
 		}
-		waitIn = &g.queue
+		waitIn = queue
 	}
 	if p.opts.MaxQueue >= 0 && p.queued >= p.opts.MaxQueue {
 		p.counters.rejected++
@@ -112,7 +112,7 @@ func (p *Pool) await(ctx context.Context, w *waiter) (*Lease, error) {
 	if m == nil && err == nil {
 		w.in.Remove(w.place)
 		p.queued--
-		p.tidyLocked(w.request)
+		p.tidyLocked(w.request, nil)
 		err = waitError(ctx.Err())
 	}
 	p.mu.Unlock()
@@ -131,28 +131,26 @@ func (p *Pool) fullLocked() bool {
 	return p.opts.MaxInFlight >= 0 && p.inFlight >= p.opts.MaxInFlight
 }
 
-// placeLocked takes a place on a connection, making one if that is due. Without
-// a member and an error the call has to wait in the group's queue.
-func (p *Pool) placeLocked(r Request) (*member, *group, error) {
+// placeLocked takes a place on a connection, making one if that is due. A queue
+// means that the call has to wait there.
+func (p *Pool) placeLocked(r Request) (*member, *list.List, error) {
 	g := p.groupLocked(r)
 	m := p.pickLocked(g)
 	if m == nil || p.wantsMoreLocked(g, m) {
-		added, err := p.growLocked(g, m != nil)
+		added, queue, err := p.growLocked(g, m != nil)
 		switch {
 		case m != nil && err != nil:
 			p.opts.Logger.Warn("a further connection could not be made", "error", err)
-		case err != nil:
-			p.tidyLocked(r)
-			return nil, g, err
+		case m == nil && added == nil:
+			p.tidyLocked(r, queue)
+			return nil, queue, err
 		case m == nil:
 			m = added
 		}
 	}
-	if m != nil {
-		m.inFlight++
-		p.inFlight++
-	}
-	return m, g, nil
+	m.inFlight++
+	p.inFlight++
+	return m, nil, nil
 }
 
 // release ends one lease, and lets the first in the queues have its place.
@@ -173,6 +171,7 @@ func (p *Pool) release(m *member) {
 		}
 	}
 	p.advanceLocked(m.group.request)
+	p.admitLocked()
 	if p.draining && p.inFlight == 0 {
 		close(p.idle)
 	}
@@ -192,14 +191,31 @@ func (p *Pool) advanceLocked(r Request) {
 			return
 		}
 		w.in.Remove(w.place)
-		m, of, err := p.placeLocked(w.request)
-		if m == nil && err == nil {
-			w.wait(&of.queue)
-			continue
+		p.serveLocked(w)
+	}
+}
+
+// serveLocked gives a waiter, who was taken out of its queue, a place or an
+// error, or has it wait in another queue; it reports whether it waits.
+func (p *Pool) serveLocked(w *waiter) (waits bool) {
+	m, queue, err := p.placeLocked(w.request)
+	if queue != nil {
+		w.wait(queue)
+		return true
+	}
+	p.queued--
+	w.member, w.err = m, err
+	close(w.ready)
+	return false
+}
+
+// admitLocked lets those in who waited for a connection to end.
+func (p *Pool) admitLocked() {
+	for w := front(&p.crowd); w != nil && !p.draining && !p.fullLocked() && p.open < p.opts.MaxConnections; w = front(&p.crowd) {
+		p.crowd.Remove(w.place)
+		if p.serveLocked(w) {
+			return
 		}
-		p.queued--
-		w.member, w.err = m, err
-		close(w.ready)
 	}
 }
 

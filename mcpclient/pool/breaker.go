@@ -65,34 +65,40 @@ func (b *breaker) done(err error, trial bool) {
 	if trial {
 		b.trying = false
 	}
-	if err == nil {
+	e, _ := errors.AsType[*mcpclient.Error](err)
+	switch {
+	case err == nil, e != nil && serves(e.Kind):
 		b.failures, b.until = 0, time.Time{}
 		b.pace.Reset()
-		return
-	}
-	e, ok := errors.AsType[*mcpclient.Error](err)
-	if !ok || !aboutServer(e.Kind) {
-		return
-	}
-	b.last = *e
-	if b.failures++; b.failures >= breakAfter {
-		b.until = time.Now().Add(b.pace.NextBackOff())
+	case e != nil && down(e.Kind):
+		b.last = *e
+		b.failures++
+		// attempts that were under way when it opened are of the same outage
+		if trial || b.failures == breakAfter {
+			b.until = time.Now().Add(b.pace.NextBackOff())
+		}
 	}
 }
 
-// aboutServer reports whether a failed attempt says something of all
-// connections to the server.
-func aboutServer(k mcpclient.Kind) bool {
+// down reports whether a failed attempt means that others would fail too.
+func down(k mcpclient.Kind) bool {
 	switch k {
 	case mcpclient.KindUnavailable, mcpclient.KindLost, mcpclient.KindTimeout, mcpclient.KindHTTP, mcpclient.KindProtocol, mcpclient.KindRPC, mcpclient.KindRateLimited:
 		return true
 	default:
-		return false // a credential, a version, a connection that was given up
+		return false
 	}
 }
 
-// openUntil is when an open breaker lets the next attempt through; zero when it
-// is closed, as a nil one always is.
+// serves reports whether a failed attempt means that the server is well: it
+// refused a credential or a version. All other kinds, such as a connection that
+// was given up, say nothing.
+func serves(k mcpclient.Kind) bool {
+	return k == mcpclient.KindUnauthorized || k == mcpclient.KindVersion
+}
+
+// openUntil is when an open breaker lets the next attempt through, which may
+// have passed; zero when it is closed, as a nil one always is.
 func (b *breaker) openUntil() time.Time {
 	if b == nil {
 		return time.Time{}

@@ -54,9 +54,10 @@ func (p *Pool) groupLocked(r Request) *group {
 	return g
 }
 
-// tidyLocked forgets a group that nobody needs.
-func (p *Pool) tidyLocked(r Request) {
-	if g := p.groups[r]; g != nil && g != p.shared && len(g.members) == 0 && g.queue.Len() == 0 {
+// tidyLocked forgets a group that nobody needs; somebody is about to wait in
+// queue.
+func (p *Pool) tidyLocked(r Request, queue *list.List) {
+	if g := p.groups[r]; g != nil && g != p.shared && len(g.members) == 0 && g.queue.Len() == 0 && queue != &g.queue {
 		delete(p.groups, r)
 	}
 }
@@ -129,27 +130,30 @@ func (p *Pool) mayGrowLocked(g *group) bool {
 }
 
 // growLocked makes a further connection and returns it if a call may wait for
-// it; serving says that another one has room. Without a connection and an error
-// the call waits for one to be free.
-func (p *Pool) growLocked(g *group, serving bool) (*member, error) {
+// it; serving says that another one has room. A queue is where the call has to
+// wait when there is neither a connection nor an error.
+func (p *Pool) growLocked(g *group, serving bool) (*member, *list.List, error) {
 	if !p.mayGrowLocked(g) {
-		if !serving && (len(g.members) > 0 && !g.request.Exclusive || p.opts.Mode == ModePerCall) {
-			return nil, nil
+		switch {
+		case serving, p.opts.Mode == ModePerCall, len(g.members) > 0 && !g.request.Exclusive:
+			return nil, &g.queue, nil
+		case !g.request.Exclusive && p.live < p.opts.MaxConnections:
+			return nil, &p.crowd, nil // some are on their way out
 		}
 		p.counters.rejected++
-		return nil, p.noConnectionErrorLocked(g.request)
+		return nil, nil, p.noConnectionErrorLocked(g.request)
 	}
-	if g.request.Exclusive && p.opts.Mode != ModePerCall && p.openExcl >= p.opts.MaxExclusive {
+	if p.countsApart(g) && p.openExcl >= p.opts.MaxExclusive {
 		p.counters.evicted++
 		p.removeLocked(p.idleExclusiveLocked())
 	}
 	beside := len(g.members) > 0 && !g.request.Exclusive
 	m, err := p.addLocked(g, role{beside: beside})
 	if err != nil || !beside {
-		return m, err
+		return m, nil, err
 	}
 	p.connectLocked(m)
-	return nil, nil
+	return nil, &g.queue, nil
 }
 
 // addLocked makes a member.
@@ -164,7 +168,7 @@ func (p *Pool) addLocked(g *group, why role) (*member, error) {
 		Lazy:    g != p.shared || p.opts.Lazy,
 		OnState: func(s mcpclient.Status) { p.observe(m, s) },
 	}
-	if p.breaker != nil {
+	if p.breaker != nil && !m.primary { // which paces itself, and is not to suffer for others
 		about.Gate = p.breaker.enter
 	}
 	var err error
@@ -176,6 +180,7 @@ func (p *Pool) addLocked(g *group, why role) (*member, error) {
 		p.openExcl++
 	} else {
 		p.open++
+		p.live++
 	}
 	return m, nil
 }
@@ -197,6 +202,9 @@ func (p *Pool) connectLocked(m *member) {
 func (p *Pool) observe(m *member, s mcpclient.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !m.connected() {
+		m.idleSince = time.Now() // making it was not idling
+	}
 	m.status = s
 	switch {
 	case m.gone || p.closed:
@@ -230,13 +238,15 @@ func (p *Pool) removeLocked(m *member) {
 	g.members = slices.DeleteFunc(g.members, func(o *member) bool { return o == m })
 	if p.countsApart(g) {
 		p.openExcl--
+	} else {
+		p.live--
 	}
 	if m.inFlight == 0 {
 		p.endLocked(m)
 	} else {
 		p.leaving[m] = struct{}{}
 	}
-	p.tidyLocked(g.request)
+	p.tidyLocked(g.request, nil)
 	p.refreshLocked()
 }
 
@@ -254,6 +264,7 @@ func (p *Pool) endLocked(m *member) {
 			p.open--
 		}
 		p.advanceLocked(m.group.request)
+		p.admitLocked()
 	})
 }
 

@@ -26,6 +26,7 @@ type fakeTarget struct {
 
 	mu     sync.Mutex // protects the fields below
 	refuse bool       // the gate of clients made now
+	boot   time.Duration
 	made   []Member
 	states []State
 }
@@ -44,6 +45,15 @@ func (f *fakeTarget) New(m Member) (*mcpclient.Client, error) {
 	if f.refuse {
 		m.Gate = func(context.Context) (func(error), error) {
 			return nil, &mcpclient.Error{Kind: mcpclient.KindUnavailable, Message: "refused", RetryAfter: time.Hour}
+		}
+	}
+	if boot, gate := f.boot, m.Gate; boot > 0 {
+		m.Gate = func(ctx context.Context) (func(error), error) {
+			time.Sleep(boot)
+			if gate == nil {
+				return func(error) {}, nil
+			}
+			return gate(ctx)
 		}
 	}
 	return mcpclient.New(&transport.HTTP{URL: f.url, Client: f.http}, mcpclient.Options{
@@ -200,8 +210,8 @@ func TestEachKeyHasAConnectionOfItsOwn(t *testing.T) {
 		if got := p.Stat(); got.Keys != 0 || got.Evicted != 4 || f.server.Count("DELETE") != 4 || len(p.groups) != 0 {
 			t.Errorf("after the idle time: %+v with %d deleted sessions", got, f.server.Count("DELETE"))
 		}
-		if got := p.Status(); got.State != StateIdle || got.Server == nil {
-			t.Errorf("status = %+v, want idle and what the server told", got)
+		if got := p.Status(); got.State != StateReady || got.Server == nil {
+			t.Errorf("status = %+v, want ready and what the server told", got)
 		}
 	})
 }
@@ -334,89 +344,6 @@ func TestAnOldConnectionIsReplacedBeforeItEnds(t *testing.T) {
 			if s != StateReady && s != StateSuspect {
 				t.Errorf("states = %v: a replacement must not be seen", f.states)
 			}
-		}
-	})
-}
-
-func TestConnectionsOfOneTargetLearnFromEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t, legacy())
-		f.server.SetDown(true)
-		p := f.pool(t, Options{Mode: ModePerKey, Reconnect: mcpclient.ReconnectOptions{Interval: 10 * time.Second}})
-		attempt := func(name string) *mcpclient.Error {
-			l, err := p.Acquire(t.Context(), key(name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Release()
-			e, _ := errors.AsType[*mcpclient.Error](l.Client().Connect(t.Context()))
-			return e
-		}
-		for i := range breakAfter {
-			if e := attempt(fmt.Sprint("down", i)); e == nil || e.Kind != mcpclient.KindUnavailable {
-				t.Fatalf("Connect = %v", e)
-			}
-		}
-		asked := len(f.server.Entries(""))
-		if e := attempt("late"); e == nil || e.RetryAfter < 8*time.Second || e.RetryAfter > 12*time.Second || !e.SafeToRetry {
-			t.Errorf("Connect = %+v, want the time to come back", e)
-		}
-		if now := len(f.server.Entries("")); now != asked {
-			t.Error("an open breaker let an attempt through")
-		}
-		synctest.Wait()
-		if got := p.Status(); got.State != StateReconnecting || got.NextAttempt.IsZero() || got.LastError == nil {
-			t.Errorf("status = %+v", got)
-		}
-		f.server.SetDown(false)
-		time.Sleep(12 * time.Second)
-		if e := attempt("back"); e != nil {
-			t.Errorf("Connect = %v after the server is back", e)
-		}
-		if e := attempt("late"); e != nil {
-			t.Errorf("Connect = %v with a closed breaker", e)
-		}
-	})
-}
-
-func TestAHalfOpenBreakerLetsOneAttemptThrough(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(mcpclient.ReconnectOptions{Interval: time.Second, MaxInterval: 4 * time.Second})
-		fail := &mcpclient.Error{Kind: mcpclient.KindTimeout, Message: "no answer"}
-		enter := func() (func(error), *mcpclient.Error) {
-			done, err := b.enter(t.Context())
-			e, _ := errors.AsType[*mcpclient.Error](err)
-			return done, e
-		}
-		for range breakAfter {
-			done, _ := enter()
-			done(fail)
-		}
-		for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
-			_, refused := enter()
-			if refused == nil || refused.Kind != mcpclient.KindUnavailable || refused.Message != "no answer" || refused.RetryAfter < wait*8/10 || refused.RetryAfter > wait*12/10 {
-				t.Fatalf("refusal = %+v, want about %v", refused, wait)
-			}
-			time.Sleep(refused.RetryAfter)
-			trial, refused := enter()
-			if refused != nil {
-				t.Fatalf("the trial was refused: %v", refused)
-			}
-			if _, second := enter(); second == nil {
-				t.Fatal("two attempts through a half-open breaker")
-			}
-			trial(fail)
-		}
-		time.Sleep(5 * time.Second)
-		trial, _ := enter()
-		trial(&mcpclient.Error{Kind: mcpclient.KindClosed}) // a caller's connection ended: says nothing
-		trial, refused := enter()
-		if refused != nil {
-			t.Fatalf("after an attempt without a verdict: %v", refused)
-		}
-		trial(nil)
-		if _, refused := enter(); refused != nil || !b.openUntil().IsZero() {
-			t.Errorf("after a success: %v", refused)
 		}
 	})
 }

@@ -118,12 +118,15 @@ type Pool struct {
 	groups   map[Request]*group
 	leaving  map[*member]struct{} // out of their group, with leases left
 	open     int                  // connections, those included that are being closed
-	openExcl int                  // of these the exclusive ones
+	live     int                  // of these, those that are not
+	openExcl int                  // exclusive connections that are not being closed; in neither of the two
 	inFlight int
 	queue    list.List // of *waiter: all leases are taken
+	crowd    list.List // of *waiter: connections must end before others may begin
 	queued   int       // callers waiting, in any queue
 	counters counters
 	status   Status
+	reopen   *time.Timer // looks at the status again when the breaker has waited
 	sweeping bool
 	draining bool
 	closed   bool
@@ -241,6 +244,7 @@ func (p *Pool) drain() {
 	p.draining = true
 	close(p.drained)
 	p.failLocked(&p.queue)
+	p.failLocked(&p.crowd)
 	for _, g := range p.groups {
 		p.failLocked(&g.queue)
 	}
@@ -254,6 +258,9 @@ func (p *Pool) drain() {
 func (p *Pool) end(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
+	if p.reopen != nil {
+		p.reopen.Stop()
+	}
 	var clients []*mcpclient.Client
 	for _, g := range p.groups {
 		for _, m := range g.members {

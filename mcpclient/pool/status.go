@@ -10,11 +10,12 @@ import (
 type State int
 
 const (
-	// StateIdle: there is no connection, and none is due before the next call.
+	// StateIdle: there is no connection, and the next call makes one.
 	StateIdle State = iota
 	// StateConnecting: the first connection is being made.
 	StateConnecting
-	// StateReady: at least one connection carries calls.
+	// StateReady: at least one connection carries calls; or, where each key or
+	// call has a connection of its own, the newest ones came about.
 	StateReady
 	// StateSuspect: connected, but the server leaves probes unanswered.
 	StateSuspect
@@ -108,28 +109,27 @@ func (p *Pool) Status() Status {
 // change.
 func (p *Pool) refreshLocked() {
 	now := p.status
+	now.NextAttempt = time.Time{}
 	best := p.bestLocked()
+	if best != nil && best.status.Server != nil {
+		now.Server = best.status.Server
+	}
+	if best != nil && best.status.LastError != nil {
+		now.LastError = best.status.LastError
+	}
 	switch {
 	case p.closed:
-		now.State, now.NextAttempt = StateClosed, time.Time{}
+		now.State = StateClosed
 	case p.draining:
-		now.State, now.NextAttempt = StateDraining, time.Time{}
-	case best == nil:
-		now.State, now.NextAttempt = StateIdle, time.Time{}
-		if until := p.breaker.openUntil(); !until.IsZero() {
-			now.State, now.NextAttempt = StateReconnecting, until
-		}
-	default:
+		now.State = StateDraining
+	case p.opts.Mode != ModeShared:
+		now.State, now.NextAttempt = p.keyedStateLocked(best, now.Server != nil)
+	case best != nil:
 		now.State, now.NextAttempt = stateOf(best.status.State), best.status.NextAttempt
-		if best.status.Server != nil {
-			now.Server = best.status.Server
-		}
-		if best.status.LastError != nil {
-			now.LastError = best.status.LastError
-		}
 	}
-	if now.State == p.status.State && now.Server == p.status.Server && now.NextAttempt.Equal(p.status.NextAttempt) {
-		p.status.LastError = now.LastError
+	same := now.State == p.status.State && now.NextAttempt.Equal(p.status.NextAttempt)
+	if same && (now.Server == p.status.Server || p.opts.Mode != ModeShared) { // each key's connection has its own, which is no news
+		p.status.Server, p.status.LastError = now.Server, now.LastError
 		return
 	}
 	if now.State != p.status.State {
@@ -139,6 +139,38 @@ func (p *Pool) refreshLocked() {
 	if p.opts.OnChange != nil {
 		p.opts.OnChange(now)
 	}
+}
+
+// keyedStateLocked is the state of a target whose connections come and go with
+// their callers: one key's connection says little of the target, until several
+// in a row have failed.
+func (p *Pool) keyedStateLocked(best *member, known bool) (State, time.Time) {
+	if best != nil && best.connected() {
+		return stateOf(best.status.State), time.Time{}
+	}
+	until := p.breaker.openUntil()
+	switch wait := time.Until(until); {
+	case wait > 0:
+		p.reopenLocked(wait)
+		return StateReconnecting, until
+	case !until.IsZero() || !known:
+		return StateIdle, time.Time{} // the next call finds out
+	}
+	return StateReady, time.Time{}
+}
+
+// reopenLocked looks again when the breaker lets an attempt through.
+func (p *Pool) reopenLocked(wait time.Duration) {
+	if p.reopen != nil {
+		p.reopen.Stop()
+	}
+	p.reopen = time.AfterFunc(wait, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.closed {
+			p.refreshLocked()
+		}
+	})
 }
 
 // bestLocked returns the connection that speaks for the target. Exclusive ones

@@ -2,6 +2,8 @@ package pool
 
 import (
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient"
 )
 
 // expired reports whether a member is over its lifetime.
@@ -44,7 +46,8 @@ func (p *Pool) sweepOnce(now time.Time) {
 	var due []*member
 	for _, g := range p.groups {
 		for _, m := range g.members {
-			if m.inFlight == 0 && m.maxIdle > 0 && now.Sub(m.idleSince) >= m.maxIdle || m.expired(now) {
+			connecting := m.status.State == mcpclient.StateConnecting // which has a limit of its own
+			if m.inFlight == 0 && !connecting && m.maxIdle > 0 && now.Sub(m.idleSince) >= m.maxIdle || m.expired(now) {
 				due = append(due, m)
 			}
 		}
