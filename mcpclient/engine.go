@@ -146,7 +146,11 @@ func (c *Client) runAttempt(a *attempt) {
 		wait := c.planLocked(err, c.paceLocked(err))
 		a.err = unavailable(err, wait)
 		c.mu.Unlock()
-		c.log.Warn("connection attempt failed", "error", err, "next_attempt_in", max(wait, 0))
+		if e, ok := errors.AsType[*Error](err); ok && e.gated {
+			c.log.Debug("no connection attempt was made", "error", err, "next_attempt_in", wait)
+		} else {
+			c.log.Warn("connection attempt failed", "error", err, "next_attempt_in", max(wait, 0))
+		}
 		close(a.done)
 		return
 	}
@@ -207,8 +211,10 @@ func (c *Client) lost(s *session, cause error, how loss) {
 		if how != lossForgotten {
 			c.replaced = time.Now()
 		}
-		c.setStateLocked(StateReconnecting, cause)
-		if !c.passive() {
+		if c.passive() {
+			c.setStateLocked(StateIdle, cause)
+		} else {
+			c.setStateLocked(StateReconnecting, cause)
 			c.startAttemptLocked()
 		}
 	}
@@ -264,16 +270,19 @@ func (c *Client) planLocked(cause error, wait time.Duration) time.Duration {
 		c.log.Warn("no further connection attempt will be made: they failed as often as configured (setting reconnect.max_attempts)", "attempts", limit)
 		return NeverAgain
 	}
-	if !c.passive() {
-		c.stopTimerLocked()
-		c.timer = time.AfterFunc(wait, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if !c.closed && c.session == nil && c.attempt == nil {
-				c.startAttemptLocked()
-			}
-		})
-	}
+	c.stopTimerLocked()
+	c.timer = time.AfterFunc(wait, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case c.closed || c.session != nil || c.attempt != nil:
+		case c.passive(): // the next call tries; whoever goes by the state must not stay away
+			c.status.NextAttempt = time.Time{}
+			c.setStateLocked(StateIdle, cause)
+		default:
+			c.startAttemptLocked()
+		}
+	})
 	return wait
 }
 

@@ -54,3 +54,31 @@ func TestAnAttemptThatItsGateRefusesIsNoFailure(t *testing.T) {
 		}
 	})
 }
+
+func TestALazyClientThatLostItsConnectionWaitsForACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := features(mcptest.Legacy)
+		var st states
+		c := overHTTP(t, server, mcpclient.Options{Lazy: true, OnState: st.on})
+		if err := c.Connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		server.SetDown(true)
+		server.ExpireSessions()
+		_, _ = c.ReadResource(t.Context(), "demo://a", nil) // finds out, and tries again
+		synctest.Wait()
+		if s := c.Status(); s.State != mcpclient.StateReconnecting || s.NextAttempt.IsZero() {
+			t.Errorf("%v, next attempt %v; want to know when to come back", s.State, s.NextAttempt)
+		}
+		server.SetDown(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if s := c.Status(); s.State != mcpclient.StateIdle || s.LastError == nil || !s.NextAttempt.IsZero() {
+			t.Errorf("%v after the wait, want idle: who goes by the state would never call again", s.State)
+		}
+		if _, err := c.ReadResource(t.Context(), "demo://a", nil); err != nil {
+			t.Error(err)
+		}
+		server.Hangup()
+	})
+}

@@ -11,7 +11,8 @@ import (
 type State int
 
 const (
-	// StateIdle: not started, or lazy and not called yet.
+	// StateIdle: not started, or lazy and waiting for a call to connect, or to
+	// connect again.
 	StateIdle State = iota
 	// StateConnecting: the first connection attempt is under way.
 	StateConnecting
