@@ -20,6 +20,7 @@ type fileWatch struct {
 	seen    [sha256.Size]byte
 	watcher *fsnotify.Watcher // nil = not open
 	linked  bool              // an event of any name may be about a file
+	stats   []os.FileInfo     // what moved has seen; nil = no such file
 }
 
 // newFileWatch takes note of the files' contents; empty names are left out.
@@ -34,7 +35,9 @@ func newFileWatch(files ...string) *fileWatch {
 		}
 		f.files = append(f.files, file)
 	}
+	f.stats = make([]os.FileInfo, len(f.files))
 	f.changed()
+	f.moved()
 	return f
 }
 
@@ -42,7 +45,7 @@ func newFileWatch(files ...string) *fileWatch {
 func (f *fileWatch) changed() bool {
 	sum := sha256.New()
 	for _, file := range f.files {
-		content, err := os.ReadFile(file)
+		content, err := readRegular(file)
 		if err != nil {
 			content = []byte(err.Error())
 		}
@@ -52,6 +55,41 @@ func (f *fileWatch) changed() bool {
 	before := f.seen
 	f.seen = [sha256.Size]byte(sum.Sum(nil))
 	return f.seen != before
+}
+
+// readRegular reads a file, but no pipe: that would take from the configuration
+// what can be read once, or wait for a writer.
+func readRegular(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", file)
+	}
+	return os.ReadFile(file)
+}
+
+// moved reports whether the files are others than at the last call, by what the
+// file system says of them. It finds what no watched directory tells of: links
+// further up, directories that are made again, network file systems.
+func (f *fileWatch) moved() bool {
+	moved := false
+	for i, file := range f.files {
+		info, err := os.Stat(file)
+		if err != nil {
+			info = nil
+		}
+		before := f.stats[i]
+		f.stats[i] = info
+		switch {
+		case info == nil || before == nil:
+			moved = moved || (info == nil) != (before == nil)
+		default:
+			moved = moved || !os.SameFile(before, info) || !before.ModTime().Equal(info.ModTime()) || before.Size() != info.Size()
+		}
+	}
+	return moved
 }
 
 // open begins to watch. After an error there is nothing to close.

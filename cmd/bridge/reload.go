@@ -19,6 +19,11 @@ const (
 	settleTime = 250 * time.Millisecond
 	// maxSettleTime bounds the wait where something never leaves them alone.
 	maxSettleTime = 2 * time.Second
+	// pollTime is how often the files are looked at that nothing was told of.
+	pollTime = 5 * time.Second
+	// stopTime bounds the wait for a reload under way when the bridge ends: a
+	// file may be on a file system that does not answer.
+	stopTime = 5 * time.Second
 )
 
 // reloader goes over to another configuration when its files change, or at
@@ -38,13 +43,23 @@ type reloader struct {
 func (r *reloader) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	if err := r.files.open(); err != nil {
-		r.log.WarnContext(ctx, "changes of the configuration's files will not be noticed; send SIGHUP after a change", "error", err)
+		r.log.DebugContext(ctx, "the configuration's files cannot be watched; they are looked at every few seconds", "error", err)
 	}
 	var work sync.WaitGroup
 	work.Go(func() { r.run(ctx, r.hangups) })
 	return func() {
 		cancel()
-		work.Wait()
+		done := make(chan struct{})
+		go func() { // ends with the reload
+			work.Wait()
+			close(done)
+		}()
+		select {
+		case <-done:
+		case <-time.After(stopTime):
+			r.log.WarnContext(ctx, "a reload of the configuration does not end; its files may be on a file system that does not answer")
+			return
+		}
 		if err := r.files.close(); err != nil {
 			r.log.WarnContext(ctx, "the watch of the configuration's files did not end properly", "error", err)
 		}
@@ -54,6 +69,8 @@ func (r *reloader) start(ctx context.Context) (stop func()) {
 func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 	settled := time.NewTimer(settleTime) // for a change since they were first read
 	defer settled.Stop()
+	poll := time.NewTicker(pollTime)
+	defer poll.Stop()
 	var since time.Time // of the first change that was not looked at; zero = there is none
 	look := func() {
 		if since.IsZero() {
@@ -67,7 +84,12 @@ func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 			return
 		case <-hangups:
 			r.files.changed() // what is read now is no news later
+			r.follow(ctx)
 			r.reload(ctx, "SIGHUP")
+		case <-poll.C:
+			if r.files.moved() {
+				look()
+			}
 		case e := <-r.files.events():
 			if r.files.concerns(e) {
 				look()
@@ -77,13 +99,17 @@ func (r *reloader) run(ctx context.Context, hangups <-chan os.Signal) {
 			look() // for an event that was lost
 		case <-settled.C:
 			since = time.Time{}
-			if err := r.files.follow(); err != nil {
-				r.log.WarnContext(ctx, "later changes of the configuration's files may go unnoticed; send SIGHUP after one", "error", err)
-			}
+			r.follow(ctx)
 			if r.files.changed() {
 				r.reload(ctx, "a file changed")
 			}
 		}
+	}
+}
+
+func (r *reloader) follow(ctx context.Context) {
+	if err := r.files.follow(); err != nil {
+		r.log.DebugContext(ctx, "the directory of a configuration file cannot be watched; the file is looked at every few seconds", "error", err)
 	}
 }
 

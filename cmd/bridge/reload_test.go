@@ -225,6 +225,55 @@ func TestALinkThatLeadsElsewhereReloadsTheConfiguration(t *testing.T) {
 	b.logs.wait(t, at, reloaded, "added=[four]", "removed=[three]")
 }
 
+func TestALinkFurtherUpThatLeadsElsewhereReloadsTheConfiguration(t *testing.T) {
+	dir := t.TempDir() // as deployments switch releases
+	for _, name := range []string{"one", "two"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, name, "bridge.yaml"), targetsYAML(name))
+	}
+	if err := os.Symlink("one", filepath.Join(dir, "current")); err != nil {
+		t.Fatal(err)
+	}
+	b := startBridge(t, "--config", filepath.Join(dir, "current", "bridge.yaml"))
+	if err := os.Symlink("two", filepath.Join(dir, "next")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "current")); err != nil {
+		t.Fatal(err)
+	}
+	_, at := b.logs.wait(t, 0, reloaded, "added=[two]", "removed=[one]")
+	write(t, filepath.Join(dir, "two", "bridge.yaml"), targetsYAML("three"))
+	_, at = b.logs.wait(t, at, reloaded, "added=[three]")
+	if err := os.RemoveAll(filepath.Join(dir, "two")); err != nil {
+		t.Fatal(err)
+	}
+	_, at = b.logs.wait(t, at, notReloaded)
+	if err := os.Mkdir(filepath.Join(dir, "two"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "two", "bridge.yaml"), targetsYAML("four"))
+	b.logs.wait(t, at, reloaded, "added=[four]")
+}
+
+func TestAPipeIsReadOnceAndHoldsUpNothing(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "bridge.yaml")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // ends when the bridge has read it
+		if f, err := os.OpenFile(fifo, os.O_WRONLY, 0); err == nil {
+			_, _ = f.WriteString(targetsYAML("a"))
+			_ = f.Close()
+		}
+	}()
+	b := startBridge(t, "--config", fifo) // and its end does not wait for a writer
+	if got := b.targets(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("targets %q", got)
+	}
+}
+
 func TestOnlyChangedContentsAreNews(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
 	write(t, file, targetsYAML("a"))
