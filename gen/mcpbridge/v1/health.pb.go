@@ -651,16 +651,20 @@ type Target struct {
 	Instructions *string `protobuf:"bytes,10,opt,name=instructions,proto3,oneof" json:"instructions,omitempty"`
 	// Why it was last lost or could not be connected; kept after it came back, unset if that never happened.
 	LastError *TargetError `protobuf:"bytes,11,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
-	// Last lines that the child process wrote to its standard error, oldest first; empty for other transports.
+	// Last lines that the child process wrote to its standard error, oldest first; empty for other transports, and where
+	// callers are kept apart, since what a process writes may be about one of them.
 	StderrTail []string `protobuf:"bytes,12,rep,name=stderr_tail,json=stderrTail,proto3" json:"stderr_tail,omitempty"`
 	// Figures of its connection pool; always of the moment of the answer.
 	Pool *PoolStats `protobuf:"bytes,13,opt,name=pool,proto3" json:"pool,omitempty"`
 	// When the next attempt to connect is made; unset when none is planned.
 	NextAttempt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=next_attempt,json=nextAttempt,proto3" json:"next_attempt,omitempty"`
 	// Which callers share its connections.
-	Isolation     Isolation `protobuf:"varint,15,opt,name=isolation,proto3,enum=mcpbridge.v1.Isolation" json:"isolation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Isolation Isolation `protobuf:"varint,15,opt,name=isolation,proto3,enum=mcpbridge.v1.Isolation" json:"isolation,omitempty"`
+	// The server can ask callers only within ToolsService.CallToolInteractive: it speaks a revision of 2025-11-25 or
+	// older, whose questions do not say which call they belong to.
+	InteractiveOnly bool `protobuf:"varint,16,opt,name=interactive_only,json=interactiveOnly,proto3" json:"interactive_only,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Target) Reset() {
@@ -796,6 +800,13 @@ func (x *Target) GetIsolation() Isolation {
 		return x.Isolation
 	}
 	return Isolation_ISOLATION_UNSPECIFIED
+}
+
+func (x *Target) GetInteractiveOnly() bool {
+	if x != nil {
+		return x.InteractiveOnly
+	}
+	return false
 }
 
 // PoolStats are figures of a target's connections at one moment.
@@ -996,7 +1007,7 @@ const file_mcpbridge_v1_health_proto_rawDesc = "" +
 	"\aremoved\x18\x02 \x01(\tH\x00R\aremoved\x12@\n" +
 	"\x05ready\x18\x03 \x01(\v2(.mcpbridge.v1.WatchTargetsResponse.ReadyH\x00R\x05ready\x1a\a\n" +
 	"\x05ReadyB\a\n" +
-	"\x05event\"\x82\x06\n" +
+	"\x05event\"\xad\x06\n" +
 	"\x06Target\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x19.mcpbridge.v1.TargetStateR\x05state\x120\n" +
@@ -1016,7 +1027,8 @@ const file_mcpbridge_v1_health_proto_rawDesc = "" +
 	"stderrTail\x12+\n" +
 	"\x04pool\x18\r \x01(\v2\x17.mcpbridge.v1.PoolStatsR\x04pool\x12=\n" +
 	"\fnext_attempt\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\vnextAttempt\x125\n" +
-	"\tisolation\x18\x0f \x01(\x0e2\x17.mcpbridge.v1.IsolationR\tisolationB\x14\n" +
+	"\tisolation\x18\x0f \x01(\x0e2\x17.mcpbridge.v1.IsolationR\tisolation\x12)\n" +
+	"\x10interactive_only\x18\x10 \x01(\bR\x0finteractiveOnlyB\x14\n" +
 	"\x12_capabilities_jsonB\x0f\n" +
 	"\r_instructions\"\xce\x02\n" +
 	"\tPoolStats\x12 \n" +

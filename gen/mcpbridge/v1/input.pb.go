@@ -100,7 +100,8 @@ func (x *ClientCapabilities) GetExtensions() map[string]*structpb.Struct {
 // InputRequest is one question of an MCP server to its client: MCP `InputRequest`.
 type InputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Key of the question in MCP `inputRequests`; the answer is given under the same key.
+	// The answer is given under the same id. In an InputRequired or a Task it is the key of the question in MCP
+	// `inputRequests`; on the stream of an interactive call it is the bridge's, and belongs to that stream.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// MCP `method`: "elicitation/create", "sampling/createMessage" or "roots/list".
 	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
@@ -193,7 +194,7 @@ func (x *InputRequest) GetExtraJson() string {
 // error.
 type InputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Key of the question. In a map of answers it may be left empty; if set it must equal the key of the map.
+	// Id of the question. In a map of answers it may be left empty; if set it must equal the key of the map.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// MCP result of the asked method: for an elicitation {"action": "accept", "content": {...}}, or action "decline"
 	// or "cancel"; for sampling role, content and model; for roots the list of roots.

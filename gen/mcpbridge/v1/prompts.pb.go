@@ -738,11 +738,178 @@ func (x *PromptArgument) GetExtraJson() string {
 	return ""
 }
 
+// WatchPromptsRequest asks for changes of a target's prompts.
+type WatchPromptsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the target. May be empty when only one is configured.
+	Target        string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchPromptsRequest) Reset() {
+	*x = WatchPromptsRequest{}
+	mi := &file_mcpbridge_v1_prompts_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchPromptsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchPromptsRequest) ProtoMessage() {}
+
+func (x *WatchPromptsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_prompts_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchPromptsRequest.ProtoReflect.Descriptor instead.
+func (*WatchPromptsRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_prompts_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WatchPromptsRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+// WatchPromptsResponse is one event of a watch.
+type WatchPromptsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one is set. New kinds may come; ignore what is unknown.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*WatchPromptsResponse_Ready
+	//	*WatchPromptsResponse_Changed
+	//	*WatchPromptsResponse_Resync
+	//	*WatchPromptsResponse_KeepAlive
+	Event         isWatchPromptsResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchPromptsResponse) Reset() {
+	*x = WatchPromptsResponse{}
+	mi := &file_mcpbridge_v1_prompts_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchPromptsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchPromptsResponse) ProtoMessage() {}
+
+func (x *WatchPromptsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_prompts_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchPromptsResponse.ProtoReflect.Descriptor instead.
+func (*WatchPromptsResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_prompts_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WatchPromptsResponse) GetEvent() isWatchPromptsResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchPromptsResponse) GetReady() *WatchReady {
+	if x != nil {
+		if x, ok := x.Event.(*WatchPromptsResponse_Ready); ok {
+			return x.Ready
+		}
+	}
+	return nil
+}
+
+func (x *WatchPromptsResponse) GetChanged() *ListChanged {
+	if x != nil {
+		if x, ok := x.Event.(*WatchPromptsResponse_Changed); ok {
+			return x.Changed
+		}
+	}
+	return nil
+}
+
+func (x *WatchPromptsResponse) GetResync() *Resync {
+	if x != nil {
+		if x, ok := x.Event.(*WatchPromptsResponse_Resync); ok {
+			return x.Resync
+		}
+	}
+	return nil
+}
+
+func (x *WatchPromptsResponse) GetKeepAlive() *KeepAlive {
+	if x != nil {
+		if x, ok := x.Event.(*WatchPromptsResponse_KeepAlive); ok {
+			return x.KeepAlive
+		}
+	}
+	return nil
+}
+
+type isWatchPromptsResponse_Event interface {
+	isWatchPromptsResponse_Event()
+}
+
+type WatchPromptsResponse_Ready struct {
+	// The watch has begun; the first event.
+	Ready *WatchReady `protobuf:"bytes,1,opt,name=ready,proto3,oneof"`
+}
+
+type WatchPromptsResponse_Changed struct {
+	// The list of prompts changed.
+	Changed *ListChanged `protobuf:"bytes,2,opt,name=changed,proto3,oneof"`
+}
+
+type WatchPromptsResponse_Resync struct {
+	// Changes may have been missed.
+	Resync *Resync `protobuf:"bytes,3,opt,name=resync,proto3,oneof"`
+}
+
+type WatchPromptsResponse_KeepAlive struct {
+	// Nothing new.
+	KeepAlive *KeepAlive `protobuf:"bytes,4,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
+}
+
+func (*WatchPromptsResponse_Ready) isWatchPromptsResponse_Event() {}
+
+func (*WatchPromptsResponse_Changed) isWatchPromptsResponse_Event() {}
+
+func (*WatchPromptsResponse_Resync) isWatchPromptsResponse_Event() {}
+
+func (*WatchPromptsResponse_KeepAlive) isWatchPromptsResponse_Event() {}
+
 var File_mcpbridge_v1_prompts_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_prompts_proto_rawDesc = "" +
 	"\n" +
-	"\x1amcpbridge/v1/prompts.proto\x12\fmcpbridge.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x1amcpbridge/v1/content.proto\x1a\x19mcpbridge/v1/errors.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x1emcpbridge/v1/json_format.proto\"\xa3\x01\n" +
+	"\x1amcpbridge/v1/prompts.proto\x12\fmcpbridge.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x1amcpbridge/v1/content.proto\x1a\x19mcpbridge/v1/errors.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x1emcpbridge/v1/json_format.proto\x1a\x19mcpbridge/v1/stream.proto\"\xa3\x01\n" +
 	"\x12ListPromptsRequest\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -822,10 +989,20 @@ const file_mcpbridge_v1_prompts_proto_rawDesc = "" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\v\n" +
 	"\t_requiredB\r\n" +
-	"\v_extra_json2\xbc\x01\n" +
+	"\v_extra_json\"-\n" +
+	"\x13WatchPromptsRequest\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\"\xf2\x01\n" +
+	"\x14WatchPromptsResponse\x120\n" +
+	"\x05ready\x18\x01 \x01(\v2\x18.mcpbridge.v1.WatchReadyH\x00R\x05ready\x125\n" +
+	"\achanged\x18\x02 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\achanged\x12.\n" +
+	"\x06resync\x18\x03 \x01(\v2\x14.mcpbridge.v1.ResyncH\x00R\x06resync\x128\n" +
+	"\n" +
+	"keep_alive\x18\x04 \x01(\v2\x17.mcpbridge.v1.KeepAliveH\x00R\tkeepAliveB\a\n" +
+	"\x05event2\x95\x02\n" +
 	"\x0ePromptsService\x12W\n" +
 	"\vListPrompts\x12 .mcpbridge.v1.ListPromptsRequest\x1a!.mcpbridge.v1.ListPromptsResponse\"\x03\x90\x02\x01\x12Q\n" +
-	"\tGetPrompt\x12\x1e.mcpbridge.v1.GetPromptRequest\x1a\x1f.mcpbridge.v1.GetPromptResponse\"\x03\x90\x02\x01Bf\n" +
+	"\tGetPrompt\x12\x1e.mcpbridge.v1.GetPromptRequest\x1a\x1f.mcpbridge.v1.GetPromptResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\fWatchPrompts\x12!.mcpbridge.v1.WatchPromptsRequest\x1a\".mcpbridge.v1.WatchPromptsResponse0\x01Bf\n" +
 	"\x16io.github.mcpbridge.v1P\x01Z;github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1;mcpbridgev1\xaa\x02\fMcpBridge.V1b\x06proto3"
 
 var (
@@ -840,60 +1017,72 @@ func file_mcpbridge_v1_prompts_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_prompts_proto_rawDescData
 }
 
-var file_mcpbridge_v1_prompts_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_mcpbridge_v1_prompts_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_mcpbridge_v1_prompts_proto_goTypes = []any{
-	(*ListPromptsRequest)(nil),  // 0: mcpbridge.v1.ListPromptsRequest
-	(*ListPromptsResponse)(nil), // 1: mcpbridge.v1.ListPromptsResponse
-	(*GetPromptRequest)(nil),    // 2: mcpbridge.v1.GetPromptRequest
-	(*GetPromptResponse)(nil),   // 3: mcpbridge.v1.GetPromptResponse
-	(*GetPromptResult)(nil),     // 4: mcpbridge.v1.GetPromptResult
-	(*PromptMessage)(nil),       // 5: mcpbridge.v1.PromptMessage
-	(*Prompt)(nil),              // 6: mcpbridge.v1.Prompt
-	(*PromptArgument)(nil),      // 7: mcpbridge.v1.PromptArgument
-	nil,                         // 8: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	nil,                         // 9: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
-	(JsonFormat)(0),             // 10: mcpbridge.v1.JsonFormat
-	(*TargetError)(nil),         // 11: mcpbridge.v1.TargetError
-	(*structpb.Struct)(nil),     // 12: google.protobuf.Struct
-	(*ClientCapabilities)(nil),  // 13: mcpbridge.v1.ClientCapabilities
-	(*InputRequired)(nil),       // 14: mcpbridge.v1.InputRequired
-	(Role)(0),                   // 15: mcpbridge.v1.Role
-	(*Content)(nil),             // 16: mcpbridge.v1.Content
-	(*Icon)(nil),                // 17: mcpbridge.v1.Icon
-	(*InputResponse)(nil),       // 18: mcpbridge.v1.InputResponse
+	(*ListPromptsRequest)(nil),   // 0: mcpbridge.v1.ListPromptsRequest
+	(*ListPromptsResponse)(nil),  // 1: mcpbridge.v1.ListPromptsResponse
+	(*GetPromptRequest)(nil),     // 2: mcpbridge.v1.GetPromptRequest
+	(*GetPromptResponse)(nil),    // 3: mcpbridge.v1.GetPromptResponse
+	(*GetPromptResult)(nil),      // 4: mcpbridge.v1.GetPromptResult
+	(*PromptMessage)(nil),        // 5: mcpbridge.v1.PromptMessage
+	(*Prompt)(nil),               // 6: mcpbridge.v1.Prompt
+	(*PromptArgument)(nil),       // 7: mcpbridge.v1.PromptArgument
+	(*WatchPromptsRequest)(nil),  // 8: mcpbridge.v1.WatchPromptsRequest
+	(*WatchPromptsResponse)(nil), // 9: mcpbridge.v1.WatchPromptsResponse
+	nil,                          // 10: mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	nil,                          // 11: mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	(JsonFormat)(0),              // 12: mcpbridge.v1.JsonFormat
+	(*TargetError)(nil),          // 13: mcpbridge.v1.TargetError
+	(*structpb.Struct)(nil),      // 14: google.protobuf.Struct
+	(*ClientCapabilities)(nil),   // 15: mcpbridge.v1.ClientCapabilities
+	(*InputRequired)(nil),        // 16: mcpbridge.v1.InputRequired
+	(Role)(0),                    // 17: mcpbridge.v1.Role
+	(*Content)(nil),              // 18: mcpbridge.v1.Content
+	(*Icon)(nil),                 // 19: mcpbridge.v1.Icon
+	(*WatchReady)(nil),           // 20: mcpbridge.v1.WatchReady
+	(*ListChanged)(nil),          // 21: mcpbridge.v1.ListChanged
+	(*Resync)(nil),               // 22: mcpbridge.v1.Resync
+	(*KeepAlive)(nil),            // 23: mcpbridge.v1.KeepAlive
+	(*InputResponse)(nil),        // 24: mcpbridge.v1.InputResponse
 }
 var file_mcpbridge_v1_prompts_proto_depIdxs = []int32{
-	10, // 0: mcpbridge.v1.ListPromptsRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	12, // 0: mcpbridge.v1.ListPromptsRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
 	6,  // 1: mcpbridge.v1.ListPromptsResponse.prompts:type_name -> mcpbridge.v1.Prompt
-	11, // 2: mcpbridge.v1.ListPromptsResponse.unreachable:type_name -> mcpbridge.v1.TargetError
-	8,  // 3: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
-	12, // 4: mcpbridge.v1.GetPromptRequest.meta:type_name -> google.protobuf.Struct
-	10, // 5: mcpbridge.v1.GetPromptRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
-	13, // 6: mcpbridge.v1.GetPromptRequest.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
-	9,  // 7: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
+	13, // 2: mcpbridge.v1.ListPromptsResponse.unreachable:type_name -> mcpbridge.v1.TargetError
+	10, // 3: mcpbridge.v1.GetPromptRequest.arguments:type_name -> mcpbridge.v1.GetPromptRequest.ArgumentsEntry
+	14, // 4: mcpbridge.v1.GetPromptRequest.meta:type_name -> google.protobuf.Struct
+	12, // 5: mcpbridge.v1.GetPromptRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	15, // 6: mcpbridge.v1.GetPromptRequest.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
+	11, // 7: mcpbridge.v1.GetPromptRequest.input_responses:type_name -> mcpbridge.v1.GetPromptRequest.InputResponsesEntry
 	4,  // 8: mcpbridge.v1.GetPromptResponse.result:type_name -> mcpbridge.v1.GetPromptResult
-	14, // 9: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	16, // 9: mcpbridge.v1.GetPromptResponse.input_required:type_name -> mcpbridge.v1.InputRequired
 	5,  // 10: mcpbridge.v1.GetPromptResult.messages:type_name -> mcpbridge.v1.PromptMessage
-	12, // 11: mcpbridge.v1.GetPromptResult.meta:type_name -> google.protobuf.Struct
-	12, // 12: mcpbridge.v1.GetPromptResult.extra:type_name -> google.protobuf.Struct
-	15, // 13: mcpbridge.v1.PromptMessage.role:type_name -> mcpbridge.v1.Role
-	16, // 14: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.Content
-	12, // 15: mcpbridge.v1.PromptMessage.extra:type_name -> google.protobuf.Struct
+	14, // 11: mcpbridge.v1.GetPromptResult.meta:type_name -> google.protobuf.Struct
+	14, // 12: mcpbridge.v1.GetPromptResult.extra:type_name -> google.protobuf.Struct
+	17, // 13: mcpbridge.v1.PromptMessage.role:type_name -> mcpbridge.v1.Role
+	18, // 14: mcpbridge.v1.PromptMessage.content:type_name -> mcpbridge.v1.Content
+	14, // 15: mcpbridge.v1.PromptMessage.extra:type_name -> google.protobuf.Struct
 	7,  // 16: mcpbridge.v1.Prompt.arguments:type_name -> mcpbridge.v1.PromptArgument
-	17, // 17: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
-	12, // 18: mcpbridge.v1.Prompt.meta:type_name -> google.protobuf.Struct
-	12, // 19: mcpbridge.v1.Prompt.extra:type_name -> google.protobuf.Struct
-	12, // 20: mcpbridge.v1.PromptArgument.extra:type_name -> google.protobuf.Struct
-	18, // 21: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	0,  // 22: mcpbridge.v1.PromptsService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
-	2,  // 23: mcpbridge.v1.PromptsService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
-	1,  // 24: mcpbridge.v1.PromptsService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
-	3,  // 25: mcpbridge.v1.PromptsService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
-	24, // [24:26] is the sub-list for method output_type
-	22, // [22:24] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	19, // 17: mcpbridge.v1.Prompt.icons:type_name -> mcpbridge.v1.Icon
+	14, // 18: mcpbridge.v1.Prompt.meta:type_name -> google.protobuf.Struct
+	14, // 19: mcpbridge.v1.Prompt.extra:type_name -> google.protobuf.Struct
+	14, // 20: mcpbridge.v1.PromptArgument.extra:type_name -> google.protobuf.Struct
+	20, // 21: mcpbridge.v1.WatchPromptsResponse.ready:type_name -> mcpbridge.v1.WatchReady
+	21, // 22: mcpbridge.v1.WatchPromptsResponse.changed:type_name -> mcpbridge.v1.ListChanged
+	22, // 23: mcpbridge.v1.WatchPromptsResponse.resync:type_name -> mcpbridge.v1.Resync
+	23, // 24: mcpbridge.v1.WatchPromptsResponse.keep_alive:type_name -> mcpbridge.v1.KeepAlive
+	24, // 25: mcpbridge.v1.GetPromptRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	0,  // 26: mcpbridge.v1.PromptsService.ListPrompts:input_type -> mcpbridge.v1.ListPromptsRequest
+	2,  // 27: mcpbridge.v1.PromptsService.GetPrompt:input_type -> mcpbridge.v1.GetPromptRequest
+	8,  // 28: mcpbridge.v1.PromptsService.WatchPrompts:input_type -> mcpbridge.v1.WatchPromptsRequest
+	1,  // 29: mcpbridge.v1.PromptsService.ListPrompts:output_type -> mcpbridge.v1.ListPromptsResponse
+	3,  // 30: mcpbridge.v1.PromptsService.GetPrompt:output_type -> mcpbridge.v1.GetPromptResponse
+	9,  // 31: mcpbridge.v1.PromptsService.WatchPrompts:output_type -> mcpbridge.v1.WatchPromptsResponse
+	29, // [29:32] is the sub-list for method output_type
+	26, // [26:29] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_prompts_proto_init() }
@@ -906,6 +1095,7 @@ func file_mcpbridge_v1_prompts_proto_init() {
 	file_mcpbridge_v1_errors_proto_init()
 	file_mcpbridge_v1_input_proto_init()
 	file_mcpbridge_v1_json_format_proto_init()
+	file_mcpbridge_v1_stream_proto_init()
 	file_mcpbridge_v1_prompts_proto_msgTypes[2].OneofWrappers = []any{}
 	file_mcpbridge_v1_prompts_proto_msgTypes[3].OneofWrappers = []any{
 		(*GetPromptResponse_Result)(nil),
@@ -915,13 +1105,19 @@ func file_mcpbridge_v1_prompts_proto_init() {
 	file_mcpbridge_v1_prompts_proto_msgTypes[5].OneofWrappers = []any{}
 	file_mcpbridge_v1_prompts_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mcpbridge_v1_prompts_proto_msgTypes[7].OneofWrappers = []any{}
+	file_mcpbridge_v1_prompts_proto_msgTypes[9].OneofWrappers = []any{
+		(*WatchPromptsResponse_Ready)(nil),
+		(*WatchPromptsResponse_Changed)(nil),
+		(*WatchPromptsResponse_Resync)(nil),
+		(*WatchPromptsResponse_KeepAlive)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_prompts_proto_rawDesc), len(file_mcpbridge_v1_prompts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -938,11 +938,259 @@ func (x *ResourceTemplate) GetExtraJson() string {
 	return ""
 }
 
+// WatchResourcesRequest asks for changes of resources.
+type WatchResourcesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the target. May be empty when only one is configured.
+	Target string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// MCP `uri` of each resource to watch; at most 1000.
+	Uris []string `protobuf:"bytes,2,rep,name=uris,proto3" json:"uris,omitempty"`
+	// Also tell when the list of resources changes. At least this or one URI is needed.
+	ListChanges   bool `protobuf:"varint,3,opt,name=list_changes,json=listChanges,proto3" json:"list_changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResourcesRequest) Reset() {
+	*x = WatchResourcesRequest{}
+	mi := &file_mcpbridge_v1_resources_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResourcesRequest) ProtoMessage() {}
+
+func (x *WatchResourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_resources_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResourcesRequest.ProtoReflect.Descriptor instead.
+func (*WatchResourcesRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_resources_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *WatchResourcesRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *WatchResourcesRequest) GetUris() []string {
+	if x != nil {
+		return x.Uris
+	}
+	return nil
+}
+
+func (x *WatchResourcesRequest) GetListChanges() bool {
+	if x != nil {
+		return x.ListChanges
+	}
+	return false
+}
+
+// WatchResourcesResponse is one event of a watch.
+type WatchResourcesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one is set. New kinds may come; ignore what is unknown.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*WatchResourcesResponse_Ready
+	//	*WatchResourcesResponse_ListChanged
+	//	*WatchResourcesResponse_Updated
+	//	*WatchResourcesResponse_Resync
+	//	*WatchResourcesResponse_KeepAlive
+	Event         isWatchResourcesResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResourcesResponse) Reset() {
+	*x = WatchResourcesResponse{}
+	mi := &file_mcpbridge_v1_resources_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResourcesResponse) ProtoMessage() {}
+
+func (x *WatchResourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_resources_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResourcesResponse.ProtoReflect.Descriptor instead.
+func (*WatchResourcesResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_resources_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *WatchResourcesResponse) GetEvent() isWatchResourcesResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchResourcesResponse) GetReady() *WatchReady {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResourcesResponse_Ready); ok {
+			return x.Ready
+		}
+	}
+	return nil
+}
+
+func (x *WatchResourcesResponse) GetListChanged() *ListChanged {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResourcesResponse_ListChanged); ok {
+			return x.ListChanged
+		}
+	}
+	return nil
+}
+
+func (x *WatchResourcesResponse) GetUpdated() *ResourceUpdated {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResourcesResponse_Updated); ok {
+			return x.Updated
+		}
+	}
+	return nil
+}
+
+func (x *WatchResourcesResponse) GetResync() *Resync {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResourcesResponse_Resync); ok {
+			return x.Resync
+		}
+	}
+	return nil
+}
+
+func (x *WatchResourcesResponse) GetKeepAlive() *KeepAlive {
+	if x != nil {
+		if x, ok := x.Event.(*WatchResourcesResponse_KeepAlive); ok {
+			return x.KeepAlive
+		}
+	}
+	return nil
+}
+
+type isWatchResourcesResponse_Event interface {
+	isWatchResourcesResponse_Event()
+}
+
+type WatchResourcesResponse_Ready struct {
+	// The watch has begun; the first event.
+	Ready *WatchReady `protobuf:"bytes,1,opt,name=ready,proto3,oneof"`
+}
+
+type WatchResourcesResponse_ListChanged struct {
+	// The list of resources changed.
+	ListChanged *ListChanged `protobuf:"bytes,2,opt,name=list_changed,json=listChanged,proto3,oneof"`
+}
+
+type WatchResourcesResponse_Updated struct {
+	// One resource changed: read it again.
+	Updated *ResourceUpdated `protobuf:"bytes,3,opt,name=updated,proto3,oneof"`
+}
+
+type WatchResourcesResponse_Resync struct {
+	// Changes may have been missed.
+	Resync *Resync `protobuf:"bytes,4,opt,name=resync,proto3,oneof"`
+}
+
+type WatchResourcesResponse_KeepAlive struct {
+	// Nothing new.
+	KeepAlive *KeepAlive `protobuf:"bytes,5,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
+}
+
+func (*WatchResourcesResponse_Ready) isWatchResourcesResponse_Event() {}
+
+func (*WatchResourcesResponse_ListChanged) isWatchResourcesResponse_Event() {}
+
+func (*WatchResourcesResponse_Updated) isWatchResourcesResponse_Event() {}
+
+func (*WatchResourcesResponse_Resync) isWatchResourcesResponse_Event() {}
+
+func (*WatchResourcesResponse_KeepAlive) isWatchResourcesResponse_Event() {}
+
+// ResourceUpdated says that a resource changed: MCP `notifications/resources/updated`.
+type ResourceUpdated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// MCP `uri`; a server may name a part of what is watched.
+	Uri           string `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceUpdated) Reset() {
+	*x = ResourceUpdated{}
+	mi := &file_mcpbridge_v1_resources_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceUpdated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceUpdated) ProtoMessage() {}
+
+func (x *ResourceUpdated) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_resources_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceUpdated.ProtoReflect.Descriptor instead.
+func (*ResourceUpdated) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_resources_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ResourceUpdated) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
 var File_mcpbridge_v1_resources_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_resources_proto_rawDesc = "" +
 	"\n" +
-	"\x1cmcpbridge/v1/resources.proto\x12\fmcpbridge.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x1amcpbridge/v1/content.proto\x1a\x19mcpbridge/v1/errors.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x1emcpbridge/v1/json_format.proto\"\xa5\x01\n" +
+	"\x1cmcpbridge/v1/resources.proto\x12\fmcpbridge.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x1amcpbridge/v1/content.proto\x1a\x19mcpbridge/v1/errors.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x1emcpbridge/v1/json_format.proto\x1a\x19mcpbridge/v1/stream.proto\"\xa5\x01\n" +
 	"\x14ListResourcesRequest\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -1039,16 +1287,31 @@ const file_mcpbridge_v1_resources_proto_rawDesc = "" +
 	"_mime_typeB\f\n" +
 	"\n" +
 	"_meta_jsonB\r\n" +
-	"\v_extra_json*Z\n" +
+	"\v_extra_json\"f\n" +
+	"\x15WatchResourcesRequest\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x12\n" +
+	"\x04uris\x18\x02 \x03(\tR\x04uris\x12!\n" +
+	"\flist_changes\x18\x03 \x01(\bR\vlistChanges\"\xb8\x02\n" +
+	"\x16WatchResourcesResponse\x120\n" +
+	"\x05ready\x18\x01 \x01(\v2\x18.mcpbridge.v1.WatchReadyH\x00R\x05ready\x12>\n" +
+	"\flist_changed\x18\x02 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\vlistChanged\x129\n" +
+	"\aupdated\x18\x03 \x01(\v2\x1d.mcpbridge.v1.ResourceUpdatedH\x00R\aupdated\x12.\n" +
+	"\x06resync\x18\x04 \x01(\v2\x14.mcpbridge.v1.ResyncH\x00R\x06resync\x128\n" +
+	"\n" +
+	"keep_alive\x18\x05 \x01(\v2\x17.mcpbridge.v1.KeepAliveH\x00R\tkeepAliveB\a\n" +
+	"\x05event\"#\n" +
+	"\x0fResourceUpdated\x12\x10\n" +
+	"\x03uri\x18\x01 \x01(\tR\x03uri*Z\n" +
 	"\n" +
 	"CacheScope\x12\x1b\n" +
 	"\x17CACHE_SCOPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12CACHE_SCOPE_PUBLIC\x10\x01\x12\x17\n" +
-	"\x13CACHE_SCOPE_PRIVATE\x10\x022\xc4\x02\n" +
+	"\x13CACHE_SCOPE_PRIVATE\x10\x022\xa3\x03\n" +
 	"\x10ResourcesService\x12]\n" +
 	"\rListResources\x12\".mcpbridge.v1.ListResourcesRequest\x1a#.mcpbridge.v1.ListResourcesResponse\"\x03\x90\x02\x01\x12u\n" +
 	"\x15ListResourceTemplates\x12*.mcpbridge.v1.ListResourceTemplatesRequest\x1a+.mcpbridge.v1.ListResourceTemplatesResponse\"\x03\x90\x02\x01\x12Z\n" +
-	"\fReadResource\x12!.mcpbridge.v1.ReadResourceRequest\x1a\".mcpbridge.v1.ReadResourceResponse\"\x03\x90\x02\x01Bf\n" +
+	"\fReadResource\x12!.mcpbridge.v1.ReadResourceRequest\x1a\".mcpbridge.v1.ReadResourceResponse\"\x03\x90\x02\x01\x12]\n" +
+	"\x0eWatchResources\x12#.mcpbridge.v1.WatchResourcesRequest\x1a$.mcpbridge.v1.WatchResourcesResponse0\x01Bf\n" +
 	"\x16io.github.mcpbridge.v1P\x01Z;github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1;mcpbridgev1\xaa\x02\fMcpBridge.V1b\x06proto3"
 
 var (
@@ -1064,7 +1327,7 @@ func file_mcpbridge_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_mcpbridge_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_mcpbridge_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_mcpbridge_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_mcpbridge_v1_resources_proto_goTypes = []any{
 	(CacheScope)(0),                       // 0: mcpbridge.v1.CacheScope
 	(*ListResourcesRequest)(nil),          // 1: mcpbridge.v1.ListResourcesRequest
@@ -1076,54 +1339,68 @@ var file_mcpbridge_v1_resources_proto_goTypes = []any{
 	(*ReadResourceResult)(nil),            // 7: mcpbridge.v1.ReadResourceResult
 	(*Resource)(nil),                      // 8: mcpbridge.v1.Resource
 	(*ResourceTemplate)(nil),              // 9: mcpbridge.v1.ResourceTemplate
-	nil,                                   // 10: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
-	(JsonFormat)(0),                       // 11: mcpbridge.v1.JsonFormat
-	(*TargetError)(nil),                   // 12: mcpbridge.v1.TargetError
-	(*structpb.Struct)(nil),               // 13: google.protobuf.Struct
-	(*ClientCapabilities)(nil),            // 14: mcpbridge.v1.ClientCapabilities
-	(*InputRequired)(nil),                 // 15: mcpbridge.v1.InputRequired
-	(*ResourceContents)(nil),              // 16: mcpbridge.v1.ResourceContents
-	(*Annotations)(nil),                   // 17: mcpbridge.v1.Annotations
-	(*Icon)(nil),                          // 18: mcpbridge.v1.Icon
-	(*InputResponse)(nil),                 // 19: mcpbridge.v1.InputResponse
+	(*WatchResourcesRequest)(nil),         // 10: mcpbridge.v1.WatchResourcesRequest
+	(*WatchResourcesResponse)(nil),        // 11: mcpbridge.v1.WatchResourcesResponse
+	(*ResourceUpdated)(nil),               // 12: mcpbridge.v1.ResourceUpdated
+	nil,                                   // 13: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	(JsonFormat)(0),                       // 14: mcpbridge.v1.JsonFormat
+	(*TargetError)(nil),                   // 15: mcpbridge.v1.TargetError
+	(*structpb.Struct)(nil),               // 16: google.protobuf.Struct
+	(*ClientCapabilities)(nil),            // 17: mcpbridge.v1.ClientCapabilities
+	(*InputRequired)(nil),                 // 18: mcpbridge.v1.InputRequired
+	(*ResourceContents)(nil),              // 19: mcpbridge.v1.ResourceContents
+	(*Annotations)(nil),                   // 20: mcpbridge.v1.Annotations
+	(*Icon)(nil),                          // 21: mcpbridge.v1.Icon
+	(*WatchReady)(nil),                    // 22: mcpbridge.v1.WatchReady
+	(*ListChanged)(nil),                   // 23: mcpbridge.v1.ListChanged
+	(*Resync)(nil),                        // 24: mcpbridge.v1.Resync
+	(*KeepAlive)(nil),                     // 25: mcpbridge.v1.KeepAlive
+	(*InputResponse)(nil),                 // 26: mcpbridge.v1.InputResponse
 }
 var file_mcpbridge_v1_resources_proto_depIdxs = []int32{
-	11, // 0: mcpbridge.v1.ListResourcesRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	14, // 0: mcpbridge.v1.ListResourcesRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
 	8,  // 1: mcpbridge.v1.ListResourcesResponse.resources:type_name -> mcpbridge.v1.Resource
-	12, // 2: mcpbridge.v1.ListResourcesResponse.unreachable:type_name -> mcpbridge.v1.TargetError
-	11, // 3: mcpbridge.v1.ListResourceTemplatesRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	15, // 2: mcpbridge.v1.ListResourcesResponse.unreachable:type_name -> mcpbridge.v1.TargetError
+	14, // 3: mcpbridge.v1.ListResourceTemplatesRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
 	9,  // 4: mcpbridge.v1.ListResourceTemplatesResponse.resource_templates:type_name -> mcpbridge.v1.ResourceTemplate
-	12, // 5: mcpbridge.v1.ListResourceTemplatesResponse.unreachable:type_name -> mcpbridge.v1.TargetError
-	13, // 6: mcpbridge.v1.ReadResourceRequest.meta:type_name -> google.protobuf.Struct
-	11, // 7: mcpbridge.v1.ReadResourceRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
-	14, // 8: mcpbridge.v1.ReadResourceRequest.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
-	10, // 9: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
+	15, // 5: mcpbridge.v1.ListResourceTemplatesResponse.unreachable:type_name -> mcpbridge.v1.TargetError
+	16, // 6: mcpbridge.v1.ReadResourceRequest.meta:type_name -> google.protobuf.Struct
+	14, // 7: mcpbridge.v1.ReadResourceRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	17, // 8: mcpbridge.v1.ReadResourceRequest.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
+	13, // 9: mcpbridge.v1.ReadResourceRequest.input_responses:type_name -> mcpbridge.v1.ReadResourceRequest.InputResponsesEntry
 	7,  // 10: mcpbridge.v1.ReadResourceResponse.result:type_name -> mcpbridge.v1.ReadResourceResult
-	15, // 11: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	16, // 12: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
+	18, // 11: mcpbridge.v1.ReadResourceResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	19, // 12: mcpbridge.v1.ReadResourceResult.contents:type_name -> mcpbridge.v1.ResourceContents
 	0,  // 13: mcpbridge.v1.ReadResourceResult.cache_scope:type_name -> mcpbridge.v1.CacheScope
-	13, // 14: mcpbridge.v1.ReadResourceResult.meta:type_name -> google.protobuf.Struct
-	13, // 15: mcpbridge.v1.ReadResourceResult.extra:type_name -> google.protobuf.Struct
-	17, // 16: mcpbridge.v1.Resource.annotations:type_name -> mcpbridge.v1.Annotations
-	18, // 17: mcpbridge.v1.Resource.icons:type_name -> mcpbridge.v1.Icon
-	13, // 18: mcpbridge.v1.Resource.meta:type_name -> google.protobuf.Struct
-	13, // 19: mcpbridge.v1.Resource.extra:type_name -> google.protobuf.Struct
-	17, // 20: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
-	18, // 21: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
-	13, // 22: mcpbridge.v1.ResourceTemplate.meta:type_name -> google.protobuf.Struct
-	13, // 23: mcpbridge.v1.ResourceTemplate.extra:type_name -> google.protobuf.Struct
-	19, // 24: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	1,  // 25: mcpbridge.v1.ResourcesService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
-	3,  // 26: mcpbridge.v1.ResourcesService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
-	5,  // 27: mcpbridge.v1.ResourcesService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
-	2,  // 28: mcpbridge.v1.ResourcesService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
-	4,  // 29: mcpbridge.v1.ResourcesService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
-	6,  // 30: mcpbridge.v1.ResourcesService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
-	28, // [28:31] is the sub-list for method output_type
-	25, // [25:28] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	16, // 14: mcpbridge.v1.ReadResourceResult.meta:type_name -> google.protobuf.Struct
+	16, // 15: mcpbridge.v1.ReadResourceResult.extra:type_name -> google.protobuf.Struct
+	20, // 16: mcpbridge.v1.Resource.annotations:type_name -> mcpbridge.v1.Annotations
+	21, // 17: mcpbridge.v1.Resource.icons:type_name -> mcpbridge.v1.Icon
+	16, // 18: mcpbridge.v1.Resource.meta:type_name -> google.protobuf.Struct
+	16, // 19: mcpbridge.v1.Resource.extra:type_name -> google.protobuf.Struct
+	20, // 20: mcpbridge.v1.ResourceTemplate.annotations:type_name -> mcpbridge.v1.Annotations
+	21, // 21: mcpbridge.v1.ResourceTemplate.icons:type_name -> mcpbridge.v1.Icon
+	16, // 22: mcpbridge.v1.ResourceTemplate.meta:type_name -> google.protobuf.Struct
+	16, // 23: mcpbridge.v1.ResourceTemplate.extra:type_name -> google.protobuf.Struct
+	22, // 24: mcpbridge.v1.WatchResourcesResponse.ready:type_name -> mcpbridge.v1.WatchReady
+	23, // 25: mcpbridge.v1.WatchResourcesResponse.list_changed:type_name -> mcpbridge.v1.ListChanged
+	12, // 26: mcpbridge.v1.WatchResourcesResponse.updated:type_name -> mcpbridge.v1.ResourceUpdated
+	24, // 27: mcpbridge.v1.WatchResourcesResponse.resync:type_name -> mcpbridge.v1.Resync
+	25, // 28: mcpbridge.v1.WatchResourcesResponse.keep_alive:type_name -> mcpbridge.v1.KeepAlive
+	26, // 29: mcpbridge.v1.ReadResourceRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	1,  // 30: mcpbridge.v1.ResourcesService.ListResources:input_type -> mcpbridge.v1.ListResourcesRequest
+	3,  // 31: mcpbridge.v1.ResourcesService.ListResourceTemplates:input_type -> mcpbridge.v1.ListResourceTemplatesRequest
+	5,  // 32: mcpbridge.v1.ResourcesService.ReadResource:input_type -> mcpbridge.v1.ReadResourceRequest
+	10, // 33: mcpbridge.v1.ResourcesService.WatchResources:input_type -> mcpbridge.v1.WatchResourcesRequest
+	2,  // 34: mcpbridge.v1.ResourcesService.ListResources:output_type -> mcpbridge.v1.ListResourcesResponse
+	4,  // 35: mcpbridge.v1.ResourcesService.ListResourceTemplates:output_type -> mcpbridge.v1.ListResourceTemplatesResponse
+	6,  // 36: mcpbridge.v1.ResourcesService.ReadResource:output_type -> mcpbridge.v1.ReadResourceResponse
+	11, // 37: mcpbridge.v1.ResourcesService.WatchResources:output_type -> mcpbridge.v1.WatchResourcesResponse
+	34, // [34:38] is the sub-list for method output_type
+	30, // [30:34] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_resources_proto_init() }
@@ -1136,6 +1413,7 @@ func file_mcpbridge_v1_resources_proto_init() {
 	file_mcpbridge_v1_errors_proto_init()
 	file_mcpbridge_v1_input_proto_init()
 	file_mcpbridge_v1_json_format_proto_init()
+	file_mcpbridge_v1_stream_proto_init()
 	file_mcpbridge_v1_resources_proto_msgTypes[4].OneofWrappers = []any{}
 	file_mcpbridge_v1_resources_proto_msgTypes[5].OneofWrappers = []any{
 		(*ReadResourceResponse_Result)(nil),
@@ -1144,13 +1422,20 @@ func file_mcpbridge_v1_resources_proto_init() {
 	file_mcpbridge_v1_resources_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mcpbridge_v1_resources_proto_msgTypes[7].OneofWrappers = []any{}
 	file_mcpbridge_v1_resources_proto_msgTypes[8].OneofWrappers = []any{}
+	file_mcpbridge_v1_resources_proto_msgTypes[10].OneofWrappers = []any{
+		(*WatchResourcesResponse_Ready)(nil),
+		(*WatchResourcesResponse_ListChanged)(nil),
+		(*WatchResourcesResponse_Updated)(nil),
+		(*WatchResourcesResponse_Resync)(nil),
+		(*WatchResourcesResponse_KeepAlive)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_resources_proto_rawDesc), len(file_mcpbridge_v1_resources_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

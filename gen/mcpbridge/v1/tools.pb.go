@@ -738,11 +738,643 @@ func (x *ToolAnnotations) GetExtraJson() string {
 	return ""
 }
 
+// CallToolStreamRequest calls one tool.
+type CallToolStreamRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call.
+	Call *CallToolRequest `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	// Least severe log messages to send; unset means none. A server of revision 2025-11-25 or older decides for itself
+	// what it logs; what is less severe is left out.
+	LogLevel      LogLevel `protobuf:"varint,2,opt,name=log_level,json=logLevel,proto3,enum=mcpbridge.v1.LogLevel" json:"log_level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallToolStreamRequest) Reset() {
+	*x = CallToolStreamRequest{}
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallToolStreamRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallToolStreamRequest) ProtoMessage() {}
+
+func (x *CallToolStreamRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallToolStreamRequest.ProtoReflect.Descriptor instead.
+func (*CallToolStreamRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_tools_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CallToolStreamRequest) GetCall() *CallToolRequest {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
+func (x *CallToolStreamRequest) GetLogLevel() LogLevel {
+	if x != nil {
+		return x.LogLevel
+	}
+	return LogLevel_LOG_LEVEL_UNSPECIFIED
+}
+
+// CallToolStreamResponse is one event of a call.
+type CallToolStreamResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one is set. New kinds may come; ignore what is unknown.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*CallToolStreamResponse_Progress
+	//	*CallToolStreamResponse_Log
+	//	*CallToolStreamResponse_Outcome
+	//	*CallToolStreamResponse_KeepAlive
+	Event         isCallToolStreamResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallToolStreamResponse) Reset() {
+	*x = CallToolStreamResponse{}
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallToolStreamResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallToolStreamResponse) ProtoMessage() {}
+
+func (x *CallToolStreamResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallToolStreamResponse.ProtoReflect.Descriptor instead.
+func (*CallToolStreamResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_tools_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CallToolStreamResponse) GetEvent() isCallToolStreamResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *CallToolStreamResponse) GetProgress() *Progress {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolStreamResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *CallToolStreamResponse) GetLog() *LogMessage {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolStreamResponse_Log); ok {
+			return x.Log
+		}
+	}
+	return nil
+}
+
+func (x *CallToolStreamResponse) GetOutcome() *CallToolResponse {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolStreamResponse_Outcome); ok {
+			return x.Outcome
+		}
+	}
+	return nil
+}
+
+func (x *CallToolStreamResponse) GetKeepAlive() *KeepAlive {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolStreamResponse_KeepAlive); ok {
+			return x.KeepAlive
+		}
+	}
+	return nil
+}
+
+type isCallToolStreamResponse_Event interface {
+	isCallToolStreamResponse_Event()
+}
+
+type CallToolStreamResponse_Progress struct {
+	// How far the call is.
+	Progress *Progress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type CallToolStreamResponse_Log struct {
+	// What the server logs.
+	Log *LogMessage `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
+}
+
+type CallToolStreamResponse_Outcome struct {
+	// How the call ended; the last event.
+	Outcome *CallToolResponse `protobuf:"bytes,3,opt,name=outcome,proto3,oneof"`
+}
+
+type CallToolStreamResponse_KeepAlive struct {
+	// Nothing new.
+	KeepAlive *KeepAlive `protobuf:"bytes,4,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
+}
+
+func (*CallToolStreamResponse_Progress) isCallToolStreamResponse_Event() {}
+
+func (*CallToolStreamResponse_Log) isCallToolStreamResponse_Event() {}
+
+func (*CallToolStreamResponse_Outcome) isCallToolStreamResponse_Event() {}
+
+func (*CallToolStreamResponse_KeepAlive) isCallToolStreamResponse_Event() {}
+
+// CallToolInteractiveRequest is one message of the caller.
+type CallToolInteractiveRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one is set.
+	//
+	// Types that are valid to be assigned to Message:
+	//
+	//	*CallToolInteractiveRequest_Start
+	//	*CallToolInteractiveRequest_InputResponse
+	Message       isCallToolInteractiveRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallToolInteractiveRequest) Reset() {
+	*x = CallToolInteractiveRequest{}
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallToolInteractiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallToolInteractiveRequest) ProtoMessage() {}
+
+func (x *CallToolInteractiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallToolInteractiveRequest.ProtoReflect.Descriptor instead.
+func (*CallToolInteractiveRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_tools_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CallToolInteractiveRequest) GetMessage() isCallToolInteractiveRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *CallToolInteractiveRequest) GetStart() *CallToolStreamRequest {
+	if x != nil {
+		if x, ok := x.Message.(*CallToolInteractiveRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *CallToolInteractiveRequest) GetInputResponse() *InputResponse {
+	if x != nil {
+		if x, ok := x.Message.(*CallToolInteractiveRequest_InputResponse); ok {
+			return x.InputResponse
+		}
+	}
+	return nil
+}
+
+type isCallToolInteractiveRequest_Message interface {
+	isCallToolInteractiveRequest_Message()
+}
+
+type CallToolInteractiveRequest_Start struct {
+	// The call; first and once. Its client_capabilities say which questions the caller answers.
+	Start *CallToolStreamRequest `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type CallToolInteractiveRequest_InputResponse struct {
+	// The answer to a question.
+	InputResponse *InputResponse `protobuf:"bytes,2,opt,name=input_response,json=inputResponse,proto3,oneof"`
+}
+
+func (*CallToolInteractiveRequest_Start) isCallToolInteractiveRequest_Message() {}
+
+func (*CallToolInteractiveRequest_InputResponse) isCallToolInteractiveRequest_Message() {}
+
+// CallToolInteractiveResponse is one event of a call.
+type CallToolInteractiveResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one is set. New kinds may come; ignore what is unknown.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*CallToolInteractiveResponse_Progress
+	//	*CallToolInteractiveResponse_Log
+	//	*CallToolInteractiveResponse_InputRequest
+	//	*CallToolInteractiveResponse_Outcome
+	//	*CallToolInteractiveResponse_KeepAlive
+	//	*CallToolInteractiveResponse_InputWithdrawn
+	Event         isCallToolInteractiveResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallToolInteractiveResponse) Reset() {
+	*x = CallToolInteractiveResponse{}
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallToolInteractiveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallToolInteractiveResponse) ProtoMessage() {}
+
+func (x *CallToolInteractiveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallToolInteractiveResponse.ProtoReflect.Descriptor instead.
+func (*CallToolInteractiveResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_tools_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CallToolInteractiveResponse) GetEvent() isCallToolInteractiveResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *CallToolInteractiveResponse) GetProgress() *Progress {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolInteractiveResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *CallToolInteractiveResponse) GetLog() *LogMessage {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolInteractiveResponse_Log); ok {
+			return x.Log
+		}
+	}
+	return nil
+}
+
+func (x *CallToolInteractiveResponse) GetInputRequest() *InputRequest {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolInteractiveResponse_InputRequest); ok {
+			return x.InputRequest
+		}
+	}
+	return nil
+}
+
+func (x *CallToolInteractiveResponse) GetOutcome() *CallToolResponse {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolInteractiveResponse_Outcome); ok {
+			return x.Outcome
+		}
+	}
+	return nil
+}
+
+func (x *CallToolInteractiveResponse) GetKeepAlive() *KeepAlive {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolInteractiveResponse_KeepAlive); ok {
+			return x.KeepAlive
+		}
+	}
+	return nil
+}
+
+func (x *CallToolInteractiveResponse) GetInputWithdrawn() *InputWithdrawn {
+	if x != nil {
+		if x, ok := x.Event.(*CallToolInteractiveResponse_InputWithdrawn); ok {
+			return x.InputWithdrawn
+		}
+	}
+	return nil
+}
+
+type isCallToolInteractiveResponse_Event interface {
+	isCallToolInteractiveResponse_Event()
+}
+
+type CallToolInteractiveResponse_Progress struct {
+	// How far the call is.
+	Progress *Progress `protobuf:"bytes,1,opt,name=progress,proto3,oneof"`
+}
+
+type CallToolInteractiveResponse_Log struct {
+	// What the server logs.
+	Log *LogMessage `protobuf:"bytes,2,opt,name=log,proto3,oneof"`
+}
+
+type CallToolInteractiveResponse_InputRequest struct {
+	// A question to answer.
+	InputRequest *InputRequest `protobuf:"bytes,3,opt,name=input_request,json=inputRequest,proto3,oneof"`
+}
+
+type CallToolInteractiveResponse_Outcome struct {
+	// How the call ended; the last event.
+	Outcome *CallToolResponse `protobuf:"bytes,4,opt,name=outcome,proto3,oneof"`
+}
+
+type CallToolInteractiveResponse_KeepAlive struct {
+	// Nothing new.
+	KeepAlive *KeepAlive `protobuf:"bytes,5,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
+}
+
+type CallToolInteractiveResponse_InputWithdrawn struct {
+	// A question that the server took back: it needs no answer any more.
+	InputWithdrawn *InputWithdrawn `protobuf:"bytes,6,opt,name=input_withdrawn,json=inputWithdrawn,proto3,oneof"`
+}
+
+func (*CallToolInteractiveResponse_Progress) isCallToolInteractiveResponse_Event() {}
+
+func (*CallToolInteractiveResponse_Log) isCallToolInteractiveResponse_Event() {}
+
+func (*CallToolInteractiveResponse_InputRequest) isCallToolInteractiveResponse_Event() {}
+
+func (*CallToolInteractiveResponse_Outcome) isCallToolInteractiveResponse_Event() {}
+
+func (*CallToolInteractiveResponse_KeepAlive) isCallToolInteractiveResponse_Event() {}
+
+func (*CallToolInteractiveResponse_InputWithdrawn) isCallToolInteractiveResponse_Event() {}
+
+// InputWithdrawn takes a question back.
+type InputWithdrawn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the question.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InputWithdrawn) Reset() {
+	*x = InputWithdrawn{}
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InputWithdrawn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InputWithdrawn) ProtoMessage() {}
+
+func (x *InputWithdrawn) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InputWithdrawn.ProtoReflect.Descriptor instead.
+func (*InputWithdrawn) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_tools_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *InputWithdrawn) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// WatchToolsRequest asks for changes of a target's tools.
+type WatchToolsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the target. May be empty when only one is configured.
+	Target        string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchToolsRequest) Reset() {
+	*x = WatchToolsRequest{}
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchToolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchToolsRequest) ProtoMessage() {}
+
+func (x *WatchToolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchToolsRequest.ProtoReflect.Descriptor instead.
+func (*WatchToolsRequest) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_tools_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WatchToolsRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+// WatchToolsResponse is one event of a watch.
+type WatchToolsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Exactly one is set. New kinds may come; ignore what is unknown.
+	//
+	// Types that are valid to be assigned to Event:
+	//
+	//	*WatchToolsResponse_Ready
+	//	*WatchToolsResponse_Changed
+	//	*WatchToolsResponse_Resync
+	//	*WatchToolsResponse_KeepAlive
+	Event         isWatchToolsResponse_Event `protobuf_oneof:"event"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchToolsResponse) Reset() {
+	*x = WatchToolsResponse{}
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchToolsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchToolsResponse) ProtoMessage() {}
+
+func (x *WatchToolsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mcpbridge_v1_tools_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchToolsResponse.ProtoReflect.Descriptor instead.
+func (*WatchToolsResponse) Descriptor() ([]byte, []int) {
+	return file_mcpbridge_v1_tools_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WatchToolsResponse) GetEvent() isWatchToolsResponse_Event {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *WatchToolsResponse) GetReady() *WatchReady {
+	if x != nil {
+		if x, ok := x.Event.(*WatchToolsResponse_Ready); ok {
+			return x.Ready
+		}
+	}
+	return nil
+}
+
+func (x *WatchToolsResponse) GetChanged() *ListChanged {
+	if x != nil {
+		if x, ok := x.Event.(*WatchToolsResponse_Changed); ok {
+			return x.Changed
+		}
+	}
+	return nil
+}
+
+func (x *WatchToolsResponse) GetResync() *Resync {
+	if x != nil {
+		if x, ok := x.Event.(*WatchToolsResponse_Resync); ok {
+			return x.Resync
+		}
+	}
+	return nil
+}
+
+func (x *WatchToolsResponse) GetKeepAlive() *KeepAlive {
+	if x != nil {
+		if x, ok := x.Event.(*WatchToolsResponse_KeepAlive); ok {
+			return x.KeepAlive
+		}
+	}
+	return nil
+}
+
+type isWatchToolsResponse_Event interface {
+	isWatchToolsResponse_Event()
+}
+
+type WatchToolsResponse_Ready struct {
+	// The watch has begun; the first event.
+	Ready *WatchReady `protobuf:"bytes,1,opt,name=ready,proto3,oneof"`
+}
+
+type WatchToolsResponse_Changed struct {
+	// The list of tools changed.
+	Changed *ListChanged `protobuf:"bytes,2,opt,name=changed,proto3,oneof"`
+}
+
+type WatchToolsResponse_Resync struct {
+	// Changes may have been missed.
+	Resync *Resync `protobuf:"bytes,3,opt,name=resync,proto3,oneof"`
+}
+
+type WatchToolsResponse_KeepAlive struct {
+	// Nothing new.
+	KeepAlive *KeepAlive `protobuf:"bytes,4,opt,name=keep_alive,json=keepAlive,proto3,oneof"`
+}
+
+func (*WatchToolsResponse_Ready) isWatchToolsResponse_Event() {}
+
+func (*WatchToolsResponse_Changed) isWatchToolsResponse_Event() {}
+
+func (*WatchToolsResponse_Resync) isWatchToolsResponse_Event() {}
+
+func (*WatchToolsResponse_KeepAlive) isWatchToolsResponse_Event() {}
+
 var File_mcpbridge_v1_tools_proto protoreflect.FileDescriptor
 
 const file_mcpbridge_v1_tools_proto_rawDesc = "" +
 	"\n" +
-	"\x18mcpbridge/v1/tools.proto\x12\fmcpbridge.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x19mcpbridge/v1/errors.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x1emcpbridge/v1/json_format.proto\x1a\x17mcpbridge/v1/task.proto\x1a\x1emcpbridge/v1/tool_result.proto\"\xa1\x01\n" +
+	"\x18mcpbridge/v1/tools.proto\x12\fmcpbridge.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x19mcpbridge/v1/common.proto\x1a\x19mcpbridge/v1/errors.proto\x1a\x18mcpbridge/v1/input.proto\x1a\x1emcpbridge/v1/json_format.proto\x1a\x19mcpbridge/v1/stream.proto\x1a\x17mcpbridge/v1/task.proto\x1a\x1emcpbridge/v1/tool_result.proto\"\xa1\x01\n" +
 	"\x10ListToolsRequest\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -821,10 +1453,48 @@ const file_mcpbridge_v1_tools_proto_rawDesc = "" +
 	"\x11_destructive_hintB\x12\n" +
 	"\x10_idempotent_hintB\x12\n" +
 	"\x10_open_world_hintB\r\n" +
-	"\v_extra_json2\xac\x01\n" +
+	"\v_extra_json\"\x7f\n" +
+	"\x15CallToolStreamRequest\x121\n" +
+	"\x04call\x18\x01 \x01(\v2\x1d.mcpbridge.v1.CallToolRequestR\x04call\x123\n" +
+	"\tlog_level\x18\x02 \x01(\x0e2\x16.mcpbridge.v1.LogLevelR\blogLevel\"\xfb\x01\n" +
+	"\x16CallToolStreamResponse\x124\n" +
+	"\bprogress\x18\x01 \x01(\v2\x16.mcpbridge.v1.ProgressH\x00R\bprogress\x12,\n" +
+	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x12:\n" +
+	"\aoutcome\x18\x03 \x01(\v2\x1e.mcpbridge.v1.CallToolResponseH\x00R\aoutcome\x128\n" +
+	"\n" +
+	"keep_alive\x18\x04 \x01(\v2\x17.mcpbridge.v1.KeepAliveH\x00R\tkeepAliveB\a\n" +
+	"\x05event\"\xaa\x01\n" +
+	"\x1aCallToolInteractiveRequest\x12;\n" +
+	"\x05start\x18\x01 \x01(\v2#.mcpbridge.v1.CallToolStreamRequestH\x00R\x05start\x12D\n" +
+	"\x0einput_response\x18\x02 \x01(\v2\x1b.mcpbridge.v1.InputResponseH\x00R\rinputResponseB\t\n" +
+	"\amessage\"\x8c\x03\n" +
+	"\x1bCallToolInteractiveResponse\x124\n" +
+	"\bprogress\x18\x01 \x01(\v2\x16.mcpbridge.v1.ProgressH\x00R\bprogress\x12,\n" +
+	"\x03log\x18\x02 \x01(\v2\x18.mcpbridge.v1.LogMessageH\x00R\x03log\x12A\n" +
+	"\rinput_request\x18\x03 \x01(\v2\x1a.mcpbridge.v1.InputRequestH\x00R\finputRequest\x12:\n" +
+	"\aoutcome\x18\x04 \x01(\v2\x1e.mcpbridge.v1.CallToolResponseH\x00R\aoutcome\x128\n" +
+	"\n" +
+	"keep_alive\x18\x05 \x01(\v2\x17.mcpbridge.v1.KeepAliveH\x00R\tkeepAlive\x12G\n" +
+	"\x0finput_withdrawn\x18\x06 \x01(\v2\x1c.mcpbridge.v1.InputWithdrawnH\x00R\x0einputWithdrawnB\a\n" +
+	"\x05event\" \n" +
+	"\x0eInputWithdrawn\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"+\n" +
+	"\x11WatchToolsRequest\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\"\xf0\x01\n" +
+	"\x12WatchToolsResponse\x120\n" +
+	"\x05ready\x18\x01 \x01(\v2\x18.mcpbridge.v1.WatchReadyH\x00R\x05ready\x125\n" +
+	"\achanged\x18\x02 \x01(\v2\x19.mcpbridge.v1.ListChangedH\x00R\achanged\x12.\n" +
+	"\x06resync\x18\x03 \x01(\v2\x14.mcpbridge.v1.ResyncH\x00R\x06resync\x128\n" +
+	"\n" +
+	"keep_alive\x18\x04 \x01(\v2\x17.mcpbridge.v1.KeepAliveH\x00R\tkeepAliveB\a\n" +
+	"\x05event2\xce\x03\n" +
 	"\fToolsService\x12Q\n" +
 	"\tListTools\x12\x1e.mcpbridge.v1.ListToolsRequest\x1a\x1f.mcpbridge.v1.ListToolsResponse\"\x03\x90\x02\x01\x12I\n" +
-	"\bCallTool\x12\x1d.mcpbridge.v1.CallToolRequest\x1a\x1e.mcpbridge.v1.CallToolResponseBf\n" +
+	"\bCallTool\x12\x1d.mcpbridge.v1.CallToolRequest\x1a\x1e.mcpbridge.v1.CallToolResponse\x12]\n" +
+	"\x0eCallToolStream\x12#.mcpbridge.v1.CallToolStreamRequest\x1a$.mcpbridge.v1.CallToolStreamResponse0\x01\x12n\n" +
+	"\x13CallToolInteractive\x12(.mcpbridge.v1.CallToolInteractiveRequest\x1a).mcpbridge.v1.CallToolInteractiveResponse(\x010\x01\x12Q\n" +
+	"\n" +
+	"WatchTools\x12\x1f.mcpbridge.v1.WatchToolsRequest\x1a .mcpbridge.v1.WatchToolsResponse0\x01Bf\n" +
 	"\x16io.github.mcpbridge.v1P\x01Z;github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1;mcpbridgev1\xaa\x02\fMcpBridge.V1b\x06proto3"
 
 var (
@@ -839,57 +1509,96 @@ func file_mcpbridge_v1_tools_proto_rawDescGZIP() []byte {
 	return file_mcpbridge_v1_tools_proto_rawDescData
 }
 
-var file_mcpbridge_v1_tools_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_mcpbridge_v1_tools_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_mcpbridge_v1_tools_proto_goTypes = []any{
-	(*ListToolsRequest)(nil),   // 0: mcpbridge.v1.ListToolsRequest
-	(*ListToolsResponse)(nil),  // 1: mcpbridge.v1.ListToolsResponse
-	(*ExcludedTool)(nil),       // 2: mcpbridge.v1.ExcludedTool
-	(*CallToolRequest)(nil),    // 3: mcpbridge.v1.CallToolRequest
-	(*CallToolResponse)(nil),   // 4: mcpbridge.v1.CallToolResponse
-	(*Tool)(nil),               // 5: mcpbridge.v1.Tool
-	(*ToolAnnotations)(nil),    // 6: mcpbridge.v1.ToolAnnotations
-	nil,                        // 7: mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	(JsonFormat)(0),            // 8: mcpbridge.v1.JsonFormat
-	(*TargetError)(nil),        // 9: mcpbridge.v1.TargetError
-	(*structpb.Struct)(nil),    // 10: google.protobuf.Struct
-	(*ClientCapabilities)(nil), // 11: mcpbridge.v1.ClientCapabilities
-	(*ToolResult)(nil),         // 12: mcpbridge.v1.ToolResult
-	(*InputRequired)(nil),      // 13: mcpbridge.v1.InputRequired
-	(*Task)(nil),               // 14: mcpbridge.v1.Task
-	(*Icon)(nil),               // 15: mcpbridge.v1.Icon
-	(*InputResponse)(nil),      // 16: mcpbridge.v1.InputResponse
+	(*ListToolsRequest)(nil),            // 0: mcpbridge.v1.ListToolsRequest
+	(*ListToolsResponse)(nil),           // 1: mcpbridge.v1.ListToolsResponse
+	(*ExcludedTool)(nil),                // 2: mcpbridge.v1.ExcludedTool
+	(*CallToolRequest)(nil),             // 3: mcpbridge.v1.CallToolRequest
+	(*CallToolResponse)(nil),            // 4: mcpbridge.v1.CallToolResponse
+	(*Tool)(nil),                        // 5: mcpbridge.v1.Tool
+	(*ToolAnnotations)(nil),             // 6: mcpbridge.v1.ToolAnnotations
+	(*CallToolStreamRequest)(nil),       // 7: mcpbridge.v1.CallToolStreamRequest
+	(*CallToolStreamResponse)(nil),      // 8: mcpbridge.v1.CallToolStreamResponse
+	(*CallToolInteractiveRequest)(nil),  // 9: mcpbridge.v1.CallToolInteractiveRequest
+	(*CallToolInteractiveResponse)(nil), // 10: mcpbridge.v1.CallToolInteractiveResponse
+	(*InputWithdrawn)(nil),              // 11: mcpbridge.v1.InputWithdrawn
+	(*WatchToolsRequest)(nil),           // 12: mcpbridge.v1.WatchToolsRequest
+	(*WatchToolsResponse)(nil),          // 13: mcpbridge.v1.WatchToolsResponse
+	nil,                                 // 14: mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	(JsonFormat)(0),                     // 15: mcpbridge.v1.JsonFormat
+	(*TargetError)(nil),                 // 16: mcpbridge.v1.TargetError
+	(*structpb.Struct)(nil),             // 17: google.protobuf.Struct
+	(*ClientCapabilities)(nil),          // 18: mcpbridge.v1.ClientCapabilities
+	(*ToolResult)(nil),                  // 19: mcpbridge.v1.ToolResult
+	(*InputRequired)(nil),               // 20: mcpbridge.v1.InputRequired
+	(*Task)(nil),                        // 21: mcpbridge.v1.Task
+	(*Icon)(nil),                        // 22: mcpbridge.v1.Icon
+	(LogLevel)(0),                       // 23: mcpbridge.v1.LogLevel
+	(*Progress)(nil),                    // 24: mcpbridge.v1.Progress
+	(*LogMessage)(nil),                  // 25: mcpbridge.v1.LogMessage
+	(*KeepAlive)(nil),                   // 26: mcpbridge.v1.KeepAlive
+	(*InputResponse)(nil),               // 27: mcpbridge.v1.InputResponse
+	(*InputRequest)(nil),                // 28: mcpbridge.v1.InputRequest
+	(*WatchReady)(nil),                  // 29: mcpbridge.v1.WatchReady
+	(*ListChanged)(nil),                 // 30: mcpbridge.v1.ListChanged
+	(*Resync)(nil),                      // 31: mcpbridge.v1.Resync
 }
 var file_mcpbridge_v1_tools_proto_depIdxs = []int32{
-	8,  // 0: mcpbridge.v1.ListToolsRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	15, // 0: mcpbridge.v1.ListToolsRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
 	5,  // 1: mcpbridge.v1.ListToolsResponse.tools:type_name -> mcpbridge.v1.Tool
-	9,  // 2: mcpbridge.v1.ListToolsResponse.unreachable:type_name -> mcpbridge.v1.TargetError
+	16, // 2: mcpbridge.v1.ListToolsResponse.unreachable:type_name -> mcpbridge.v1.TargetError
 	2,  // 3: mcpbridge.v1.ListToolsResponse.excluded:type_name -> mcpbridge.v1.ExcludedTool
-	10, // 4: mcpbridge.v1.CallToolRequest.arguments:type_name -> google.protobuf.Struct
-	10, // 5: mcpbridge.v1.CallToolRequest.meta:type_name -> google.protobuf.Struct
-	8,  // 6: mcpbridge.v1.CallToolRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
-	11, // 7: mcpbridge.v1.CallToolRequest.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
-	7,  // 8: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
-	12, // 9: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.ToolResult
-	13, // 10: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
-	14, // 11: mcpbridge.v1.CallToolResponse.task:type_name -> mcpbridge.v1.Task
-	10, // 12: mcpbridge.v1.Tool.input_schema:type_name -> google.protobuf.Struct
-	10, // 13: mcpbridge.v1.Tool.output_schema:type_name -> google.protobuf.Struct
+	17, // 4: mcpbridge.v1.CallToolRequest.arguments:type_name -> google.protobuf.Struct
+	17, // 5: mcpbridge.v1.CallToolRequest.meta:type_name -> google.protobuf.Struct
+	15, // 6: mcpbridge.v1.CallToolRequest.json_format:type_name -> mcpbridge.v1.JsonFormat
+	18, // 7: mcpbridge.v1.CallToolRequest.client_capabilities:type_name -> mcpbridge.v1.ClientCapabilities
+	14, // 8: mcpbridge.v1.CallToolRequest.input_responses:type_name -> mcpbridge.v1.CallToolRequest.InputResponsesEntry
+	19, // 9: mcpbridge.v1.CallToolResponse.result:type_name -> mcpbridge.v1.ToolResult
+	20, // 10: mcpbridge.v1.CallToolResponse.input_required:type_name -> mcpbridge.v1.InputRequired
+	21, // 11: mcpbridge.v1.CallToolResponse.task:type_name -> mcpbridge.v1.Task
+	17, // 12: mcpbridge.v1.Tool.input_schema:type_name -> google.protobuf.Struct
+	17, // 13: mcpbridge.v1.Tool.output_schema:type_name -> google.protobuf.Struct
 	6,  // 14: mcpbridge.v1.Tool.annotations:type_name -> mcpbridge.v1.ToolAnnotations
-	15, // 15: mcpbridge.v1.Tool.icons:type_name -> mcpbridge.v1.Icon
-	10, // 16: mcpbridge.v1.Tool.execution:type_name -> google.protobuf.Struct
-	10, // 17: mcpbridge.v1.Tool.meta:type_name -> google.protobuf.Struct
-	10, // 18: mcpbridge.v1.Tool.extra:type_name -> google.protobuf.Struct
-	10, // 19: mcpbridge.v1.ToolAnnotations.extra:type_name -> google.protobuf.Struct
-	16, // 20: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
-	0,  // 21: mcpbridge.v1.ToolsService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
-	3,  // 22: mcpbridge.v1.ToolsService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
-	1,  // 23: mcpbridge.v1.ToolsService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
-	4,  // 24: mcpbridge.v1.ToolsService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
-	23, // [23:25] is the sub-list for method output_type
-	21, // [21:23] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	22, // 15: mcpbridge.v1.Tool.icons:type_name -> mcpbridge.v1.Icon
+	17, // 16: mcpbridge.v1.Tool.execution:type_name -> google.protobuf.Struct
+	17, // 17: mcpbridge.v1.Tool.meta:type_name -> google.protobuf.Struct
+	17, // 18: mcpbridge.v1.Tool.extra:type_name -> google.protobuf.Struct
+	17, // 19: mcpbridge.v1.ToolAnnotations.extra:type_name -> google.protobuf.Struct
+	3,  // 20: mcpbridge.v1.CallToolStreamRequest.call:type_name -> mcpbridge.v1.CallToolRequest
+	23, // 21: mcpbridge.v1.CallToolStreamRequest.log_level:type_name -> mcpbridge.v1.LogLevel
+	24, // 22: mcpbridge.v1.CallToolStreamResponse.progress:type_name -> mcpbridge.v1.Progress
+	25, // 23: mcpbridge.v1.CallToolStreamResponse.log:type_name -> mcpbridge.v1.LogMessage
+	4,  // 24: mcpbridge.v1.CallToolStreamResponse.outcome:type_name -> mcpbridge.v1.CallToolResponse
+	26, // 25: mcpbridge.v1.CallToolStreamResponse.keep_alive:type_name -> mcpbridge.v1.KeepAlive
+	7,  // 26: mcpbridge.v1.CallToolInteractiveRequest.start:type_name -> mcpbridge.v1.CallToolStreamRequest
+	27, // 27: mcpbridge.v1.CallToolInteractiveRequest.input_response:type_name -> mcpbridge.v1.InputResponse
+	24, // 28: mcpbridge.v1.CallToolInteractiveResponse.progress:type_name -> mcpbridge.v1.Progress
+	25, // 29: mcpbridge.v1.CallToolInteractiveResponse.log:type_name -> mcpbridge.v1.LogMessage
+	28, // 30: mcpbridge.v1.CallToolInteractiveResponse.input_request:type_name -> mcpbridge.v1.InputRequest
+	4,  // 31: mcpbridge.v1.CallToolInteractiveResponse.outcome:type_name -> mcpbridge.v1.CallToolResponse
+	26, // 32: mcpbridge.v1.CallToolInteractiveResponse.keep_alive:type_name -> mcpbridge.v1.KeepAlive
+	11, // 33: mcpbridge.v1.CallToolInteractiveResponse.input_withdrawn:type_name -> mcpbridge.v1.InputWithdrawn
+	29, // 34: mcpbridge.v1.WatchToolsResponse.ready:type_name -> mcpbridge.v1.WatchReady
+	30, // 35: mcpbridge.v1.WatchToolsResponse.changed:type_name -> mcpbridge.v1.ListChanged
+	31, // 36: mcpbridge.v1.WatchToolsResponse.resync:type_name -> mcpbridge.v1.Resync
+	26, // 37: mcpbridge.v1.WatchToolsResponse.keep_alive:type_name -> mcpbridge.v1.KeepAlive
+	27, // 38: mcpbridge.v1.CallToolRequest.InputResponsesEntry.value:type_name -> mcpbridge.v1.InputResponse
+	0,  // 39: mcpbridge.v1.ToolsService.ListTools:input_type -> mcpbridge.v1.ListToolsRequest
+	3,  // 40: mcpbridge.v1.ToolsService.CallTool:input_type -> mcpbridge.v1.CallToolRequest
+	7,  // 41: mcpbridge.v1.ToolsService.CallToolStream:input_type -> mcpbridge.v1.CallToolStreamRequest
+	9,  // 42: mcpbridge.v1.ToolsService.CallToolInteractive:input_type -> mcpbridge.v1.CallToolInteractiveRequest
+	12, // 43: mcpbridge.v1.ToolsService.WatchTools:input_type -> mcpbridge.v1.WatchToolsRequest
+	1,  // 44: mcpbridge.v1.ToolsService.ListTools:output_type -> mcpbridge.v1.ListToolsResponse
+	4,  // 45: mcpbridge.v1.ToolsService.CallTool:output_type -> mcpbridge.v1.CallToolResponse
+	8,  // 46: mcpbridge.v1.ToolsService.CallToolStream:output_type -> mcpbridge.v1.CallToolStreamResponse
+	10, // 47: mcpbridge.v1.ToolsService.CallToolInteractive:output_type -> mcpbridge.v1.CallToolInteractiveResponse
+	13, // 48: mcpbridge.v1.ToolsService.WatchTools:output_type -> mcpbridge.v1.WatchToolsResponse
+	44, // [44:49] is the sub-list for method output_type
+	39, // [39:44] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_mcpbridge_v1_tools_proto_init() }
@@ -901,6 +1610,7 @@ func file_mcpbridge_v1_tools_proto_init() {
 	file_mcpbridge_v1_errors_proto_init()
 	file_mcpbridge_v1_input_proto_init()
 	file_mcpbridge_v1_json_format_proto_init()
+	file_mcpbridge_v1_stream_proto_init()
 	file_mcpbridge_v1_task_proto_init()
 	file_mcpbridge_v1_tool_result_proto_init()
 	file_mcpbridge_v1_tools_proto_msgTypes[3].OneofWrappers = []any{}
@@ -911,13 +1621,37 @@ func file_mcpbridge_v1_tools_proto_init() {
 	}
 	file_mcpbridge_v1_tools_proto_msgTypes[5].OneofWrappers = []any{}
 	file_mcpbridge_v1_tools_proto_msgTypes[6].OneofWrappers = []any{}
+	file_mcpbridge_v1_tools_proto_msgTypes[8].OneofWrappers = []any{
+		(*CallToolStreamResponse_Progress)(nil),
+		(*CallToolStreamResponse_Log)(nil),
+		(*CallToolStreamResponse_Outcome)(nil),
+		(*CallToolStreamResponse_KeepAlive)(nil),
+	}
+	file_mcpbridge_v1_tools_proto_msgTypes[9].OneofWrappers = []any{
+		(*CallToolInteractiveRequest_Start)(nil),
+		(*CallToolInteractiveRequest_InputResponse)(nil),
+	}
+	file_mcpbridge_v1_tools_proto_msgTypes[10].OneofWrappers = []any{
+		(*CallToolInteractiveResponse_Progress)(nil),
+		(*CallToolInteractiveResponse_Log)(nil),
+		(*CallToolInteractiveResponse_InputRequest)(nil),
+		(*CallToolInteractiveResponse_Outcome)(nil),
+		(*CallToolInteractiveResponse_KeepAlive)(nil),
+		(*CallToolInteractiveResponse_InputWithdrawn)(nil),
+	}
+	file_mcpbridge_v1_tools_proto_msgTypes[13].OneofWrappers = []any{
+		(*WatchToolsResponse_Ready)(nil),
+		(*WatchToolsResponse_Changed)(nil),
+		(*WatchToolsResponse_Resync)(nil),
+		(*WatchToolsResponse_KeepAlive)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mcpbridge_v1_tools_proto_rawDesc), len(file_mcpbridge_v1_tools_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

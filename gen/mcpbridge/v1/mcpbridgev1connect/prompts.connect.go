@@ -28,6 +28,9 @@ const (
 	PromptsServiceListPromptsProcedure = "/mcpbridge.v1.PromptsService/ListPrompts"
 	// PromptsServiceGetPromptProcedure is the procedure name of the PromptsService's GetPrompt RPC.
 	PromptsServiceGetPromptProcedure = "/mcpbridge.v1.PromptsService/GetPrompt"
+	// PromptsServiceWatchPromptsProcedure is the procedure name of the PromptsService's WatchPrompts
+	// RPC.
+	PromptsServiceWatchPromptsProcedure = "/mcpbridge.v1.PromptsService/WatchPrompts"
 )
 
 var (
@@ -47,6 +50,13 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	promptsServiceWatchPromptsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeServer,
+			Schema:     v1.File_mcpbridge_v1_prompts_proto.Services().ByName("PromptsService").Methods().ByName("WatchPrompts"),
+			Procedure:  PromptsServiceWatchPromptsProcedure,
+		}
+	})
 )
 
 // PromptsServiceClient is a client for the mcpbridge.v1.PromptsService service.
@@ -55,6 +65,9 @@ type PromptsServiceClient interface {
 	ListPrompts(context.Context, *v1.ListPromptsRequest) (*v1.ListPromptsResponse, error)
 	// GetPrompt renders one prompt: MCP `prompts/get`.
 	GetPrompt(context.Context, *v1.GetPromptRequest) (*v1.GetPromptResponse, error)
+	// WatchPrompts tells when the list of prompts of a target changes: MCP `notifications/prompts/list_changed`. Ends
+	// with UNIMPLEMENTED when the server does not tell.
+	WatchPrompts(context.Context, *v1.WatchPromptsRequest) (PromptsServiceWatchPromptsClientStream, error)
 }
 
 // NewPromptsServiceClient constructs a client for the mcpbridge.v1.PromptsService service. Multiple
@@ -63,12 +76,36 @@ func NewPromptsServiceClient(client *connect.Client) PromptsServiceClient {
 	return &promptsServiceClient{client: client}
 }
 
+// PromptsServiceWatchPromptsClientStream is the client stream for the PromptsService's WatchPrompts
+// RPC.
+type PromptsServiceWatchPromptsClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s PromptsServiceWatchPromptsClientStream) Receive() (*v1.WatchPromptsResponse, error) {
+	var res v1.WatchPromptsResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s PromptsServiceWatchPromptsClientStream) Close() error {
+	return s.stream.Close()
+}
+
 // PromptsServiceHandler is an implementation of the mcpbridge.v1.PromptsService service.
 type PromptsServiceHandler interface {
 	// ListPrompts lists prompts: MCP `prompts/list`, of one target or of all.
 	ListPrompts(context.Context, *v1.ListPromptsRequest) (*v1.ListPromptsResponse, error)
 	// GetPrompt renders one prompt: MCP `prompts/get`.
 	GetPrompt(context.Context, *v1.GetPromptRequest) (*v1.GetPromptResponse, error)
+	// WatchPrompts tells when the list of prompts of a target changes: MCP `notifications/prompts/list_changed`. Ends
+	// with UNIMPLEMENTED when the server does not tell.
+	WatchPrompts(context.Context, *v1.WatchPromptsRequest, PromptsServiceWatchPromptsServerStream) error
 }
 
 // RegisterPromptsServiceHandler registers svc as the mcpbridge.v1.PromptsService implementation on
@@ -78,7 +115,24 @@ func RegisterPromptsServiceHandler(server *connect.Server, svc PromptsServiceHan
 	server.Register(
 		connect.Method{Spec: promptsServiceListPromptsSpec(), Handler: adapter.listPrompts},
 		connect.Method{Spec: promptsServiceGetPromptSpec(), Handler: adapter.getPrompt},
+		connect.Method{Spec: promptsServiceWatchPromptsSpec(), Handler: adapter.watchPrompts},
 	)
+}
+
+// PromptsServiceWatchPromptsServerStream is the server stream for the PromptsService's WatchPrompts
+// RPC.
+type PromptsServiceWatchPromptsServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s PromptsServiceWatchPromptsServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s PromptsServiceWatchPromptsServerStream) Send(res *v1.WatchPromptsResponse) error {
+	return s.stream.Send(res)
 }
 
 // UnimplementedPromptsServiceHandler returns CodeUnimplemented from all methods.
@@ -90,6 +144,10 @@ func (UnimplementedPromptsServiceHandler) ListPrompts(context.Context, *v1.ListP
 
 func (UnimplementedPromptsServiceHandler) GetPrompt(context.Context, *v1.GetPromptRequest) (*v1.GetPromptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.PromptsService.GetPrompt is not implemented")
+}
+
+func (UnimplementedPromptsServiceHandler) WatchPrompts(context.Context, *v1.WatchPromptsRequest, PromptsServiceWatchPromptsServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.PromptsService.WatchPrompts is not implemented")
 }
 
 type promptsServiceClient struct {
@@ -110,6 +168,14 @@ func (c *promptsServiceClient) GetPrompt(ctx context.Context, req *v1.GetPromptR
 		return nil, err
 	}
 	return &res, nil
+}
+
+func (c *promptsServiceClient) WatchPrompts(ctx context.Context, req *v1.WatchPromptsRequest) (PromptsServiceWatchPromptsClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, promptsServiceWatchPromptsSpec(), req)
+	if err != nil {
+		return PromptsServiceWatchPromptsClientStream{}, err
+	}
+	return PromptsServiceWatchPromptsClientStream{stream: stream}, nil
 }
 
 type promptsServiceHandler struct{ svc PromptsServiceHandler }
@@ -136,4 +202,12 @@ func (h promptsServiceHandler) getPrompt(ctx context.Context, _ connect.Spec, st
 		return err
 	}
 	return stream.Send(res)
+}
+
+func (h promptsServiceHandler) watchPrompts(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.WatchPromptsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.WatchPrompts(ctx, &req, PromptsServiceWatchPromptsServerStream{stream: stream})
 }

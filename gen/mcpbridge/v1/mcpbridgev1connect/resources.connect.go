@@ -33,6 +33,9 @@ const (
 	// ResourcesServiceReadResourceProcedure is the procedure name of the ResourcesService's
 	// ReadResource RPC.
 	ResourcesServiceReadResourceProcedure = "/mcpbridge.v1.ResourcesService/ReadResource"
+	// ResourcesServiceWatchResourcesProcedure is the procedure name of the ResourcesService's
+	// WatchResources RPC.
+	ResourcesServiceWatchResourcesProcedure = "/mcpbridge.v1.ResourcesService/WatchResources"
 )
 
 var (
@@ -60,6 +63,13 @@ var (
 			IdempotencyLevel: connect.IdempotencyNoSideEffects,
 		}
 	})
+	resourcesServiceWatchResourcesSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeServer,
+			Schema:     v1.File_mcpbridge_v1_resources_proto.Services().ByName("ResourcesService").Methods().ByName("WatchResources"),
+			Procedure:  ResourcesServiceWatchResourcesProcedure,
+		}
+	})
 )
 
 // ResourcesServiceClient is a client for the mcpbridge.v1.ResourcesService service.
@@ -70,12 +80,38 @@ type ResourcesServiceClient interface {
 	ListResourceTemplates(context.Context, *v1.ListResourceTemplatesRequest) (*v1.ListResourceTemplatesResponse, error)
 	// ReadResource reads one resource: MCP `resources/read`.
 	ReadResource(context.Context, *v1.ReadResourceRequest) (*v1.ReadResourceResponse, error)
+	// WatchResources tells when resources of a target change, or the list of them: MCP
+	// `notifications/resources/updated` and `notifications/resources/list_changed`. Changes of one resource close
+	// together are told once, the last one always. Ends with UNIMPLEMENTED when the server tells nothing of what is
+	// asked for.
+	WatchResources(context.Context, *v1.WatchResourcesRequest) (ResourcesServiceWatchResourcesClientStream, error)
 }
 
 // NewResourcesServiceClient constructs a client for the mcpbridge.v1.ResourcesService service.
 // Multiple service clients may share a single connect.Client.
 func NewResourcesServiceClient(client *connect.Client) ResourcesServiceClient {
 	return &resourcesServiceClient{client: client}
+}
+
+// ResourcesServiceWatchResourcesClientStream is the client stream for the ResourcesService's
+// WatchResources RPC.
+type ResourcesServiceWatchResourcesClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s ResourcesServiceWatchResourcesClientStream) Receive() (*v1.WatchResourcesResponse, error) {
+	var res v1.WatchResourcesResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s ResourcesServiceWatchResourcesClientStream) Close() error {
+	return s.stream.Close()
 }
 
 // ResourcesServiceHandler is an implementation of the mcpbridge.v1.ResourcesService service.
@@ -86,6 +122,11 @@ type ResourcesServiceHandler interface {
 	ListResourceTemplates(context.Context, *v1.ListResourceTemplatesRequest) (*v1.ListResourceTemplatesResponse, error)
 	// ReadResource reads one resource: MCP `resources/read`.
 	ReadResource(context.Context, *v1.ReadResourceRequest) (*v1.ReadResourceResponse, error)
+	// WatchResources tells when resources of a target change, or the list of them: MCP
+	// `notifications/resources/updated` and `notifications/resources/list_changed`. Changes of one resource close
+	// together are told once, the last one always. Ends with UNIMPLEMENTED when the server tells nothing of what is
+	// asked for.
+	WatchResources(context.Context, *v1.WatchResourcesRequest, ResourcesServiceWatchResourcesServerStream) error
 }
 
 // RegisterResourcesServiceHandler registers svc as the mcpbridge.v1.ResourcesService implementation
@@ -96,7 +137,24 @@ func RegisterResourcesServiceHandler(server *connect.Server, svc ResourcesServic
 		connect.Method{Spec: resourcesServiceListResourcesSpec(), Handler: adapter.listResources},
 		connect.Method{Spec: resourcesServiceListResourceTemplatesSpec(), Handler: adapter.listResourceTemplates},
 		connect.Method{Spec: resourcesServiceReadResourceSpec(), Handler: adapter.readResource},
+		connect.Method{Spec: resourcesServiceWatchResourcesSpec(), Handler: adapter.watchResources},
 	)
+}
+
+// ResourcesServiceWatchResourcesServerStream is the server stream for the ResourcesService's
+// WatchResources RPC.
+type ResourcesServiceWatchResourcesServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s ResourcesServiceWatchResourcesServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s ResourcesServiceWatchResourcesServerStream) Send(res *v1.WatchResourcesResponse) error {
+	return s.stream.Send(res)
 }
 
 // UnimplementedResourcesServiceHandler returns CodeUnimplemented from all methods.
@@ -112,6 +170,10 @@ func (UnimplementedResourcesServiceHandler) ListResourceTemplates(context.Contex
 
 func (UnimplementedResourcesServiceHandler) ReadResource(context.Context, *v1.ReadResourceRequest) (*v1.ReadResourceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.ResourcesService.ReadResource is not implemented")
+}
+
+func (UnimplementedResourcesServiceHandler) WatchResources(context.Context, *v1.WatchResourcesRequest, ResourcesServiceWatchResourcesServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.ResourcesService.WatchResources is not implemented")
 }
 
 type resourcesServiceClient struct {
@@ -140,6 +202,14 @@ func (c *resourcesServiceClient) ReadResource(ctx context.Context, req *v1.ReadR
 		return nil, err
 	}
 	return &res, nil
+}
+
+func (c *resourcesServiceClient) WatchResources(ctx context.Context, req *v1.WatchResourcesRequest) (ResourcesServiceWatchResourcesClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, resourcesServiceWatchResourcesSpec(), req)
+	if err != nil {
+		return ResourcesServiceWatchResourcesClientStream{}, err
+	}
+	return ResourcesServiceWatchResourcesClientStream{stream: stream}, nil
 }
 
 type resourcesServiceHandler struct{ svc ResourcesServiceHandler }
@@ -178,4 +248,12 @@ func (h resourcesServiceHandler) readResource(ctx context.Context, _ connect.Spe
 		return err
 	}
 	return stream.Send(res)
+}
+
+func (h resourcesServiceHandler) watchResources(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.WatchResourcesRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.WatchResources(ctx, &req, ResourcesServiceWatchResourcesServerStream{stream: stream})
 }

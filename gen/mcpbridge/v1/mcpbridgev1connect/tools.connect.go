@@ -28,6 +28,14 @@ const (
 	ToolsServiceListToolsProcedure = "/mcpbridge.v1.ToolsService/ListTools"
 	// ToolsServiceCallToolProcedure is the procedure name of the ToolsService's CallTool RPC.
 	ToolsServiceCallToolProcedure = "/mcpbridge.v1.ToolsService/CallTool"
+	// ToolsServiceCallToolStreamProcedure is the procedure name of the ToolsService's CallToolStream
+	// RPC.
+	ToolsServiceCallToolStreamProcedure = "/mcpbridge.v1.ToolsService/CallToolStream"
+	// ToolsServiceCallToolInteractiveProcedure is the procedure name of the ToolsService's
+	// CallToolInteractive RPC.
+	ToolsServiceCallToolInteractiveProcedure = "/mcpbridge.v1.ToolsService/CallToolInteractive"
+	// ToolsServiceWatchToolsProcedure is the procedure name of the ToolsService's WatchTools RPC.
+	ToolsServiceWatchToolsProcedure = "/mcpbridge.v1.ToolsService/WatchTools"
 )
 
 var (
@@ -46,6 +54,27 @@ var (
 			Procedure:  ToolsServiceCallToolProcedure,
 		}
 	})
+	toolsServiceCallToolStreamSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeServer,
+			Schema:     v1.File_mcpbridge_v1_tools_proto.Services().ByName("ToolsService").Methods().ByName("CallToolStream"),
+			Procedure:  ToolsServiceCallToolStreamProcedure,
+		}
+	})
+	toolsServiceCallToolInteractiveSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeBidi,
+			Schema:     v1.File_mcpbridge_v1_tools_proto.Services().ByName("ToolsService").Methods().ByName("CallToolInteractive"),
+			Procedure:  ToolsServiceCallToolInteractiveProcedure,
+		}
+	})
+	toolsServiceWatchToolsSpec = sync.OnceValue(func() connect.Spec {
+		return connect.Spec{
+			StreamType: connect.StreamTypeServer,
+			Schema:     v1.File_mcpbridge_v1_tools_proto.Services().ByName("ToolsService").Methods().ByName("WatchTools"),
+			Procedure:  ToolsServiceWatchToolsProcedure,
+		}
+	})
 )
 
 // ToolsServiceClient is a client for the mcpbridge.v1.ToolsService service.
@@ -55,12 +84,100 @@ type ToolsServiceClient interface {
 	// CallTool calls a tool and waits for its outcome: MCP `tools/call`. A tool that fails by itself is a normal
 	// response with ToolResult.is_error.
 	CallTool(context.Context, *v1.CallToolRequest) (*v1.CallToolResponse, error)
+	// CallToolStream calls a tool and tells how it goes: progress and log messages in order as the server sends them,
+	// then exactly one outcome.
+	CallToolStream(context.Context, *v1.CallToolStreamRequest) (ToolsServiceCallToolStreamClientStream, error)
+	// CallToolInteractive is CallToolStream for callers that answer the server's questions meanwhile. The first message
+	// is `start`; each question comes as an input_request and is answered by an input_response with its id, in any
+	// order. Closing the sending side refuses what is open. The questions of servers of all revisions come this way.
+	CallToolInteractive(context.Context) (ToolsServiceCallToolInteractiveClientStream, error)
+	// WatchTools tells when the list of tools of a target changes: MCP `notifications/tools/list_changed`. Ends with
+	// UNIMPLEMENTED when the server does not tell.
+	WatchTools(context.Context, *v1.WatchToolsRequest) (ToolsServiceWatchToolsClientStream, error)
 }
 
 // NewToolsServiceClient constructs a client for the mcpbridge.v1.ToolsService service. Multiple
 // service clients may share a single connect.Client.
 func NewToolsServiceClient(client *connect.Client) ToolsServiceClient {
 	return &toolsServiceClient{client: client}
+}
+
+// ToolsServiceCallToolStreamClientStream is the client stream for the ToolsService's CallToolStream
+// RPC.
+type ToolsServiceCallToolStreamClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s ToolsServiceCallToolStreamClientStream) Receive() (*v1.CallToolStreamResponse, error) {
+	var res v1.CallToolStreamResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s ToolsServiceCallToolStreamClientStream) Close() error {
+	return s.stream.Close()
+}
+
+// ToolsServiceCallToolInteractiveClientStream is the client stream for the ToolsService's
+// CallToolInteractive RPC.
+type ToolsServiceCallToolInteractiveClientStream struct {
+	stream connect.ClientStream
+}
+
+// SendHeaders opens the stream and flushes the request headers without a message. The first Send or
+// Receive does this implicitly.
+func (s ToolsServiceCallToolInteractiveClientStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a request message to the server.
+func (s ToolsServiceCallToolInteractiveClientStream) Send(req *v1.CallToolInteractiveRequest) error {
+	return s.stream.Send(req)
+}
+
+// CloseSend closes the request side of the stream.
+func (s ToolsServiceCallToolInteractiveClientStream) CloseSend() error {
+	return s.stream.CloseSend()
+}
+
+// Receive returns the next response message from the server.
+func (s ToolsServiceCallToolInteractiveClientStream) Receive() (*v1.CallToolInteractiveResponse, error) {
+	var res v1.CallToolInteractiveResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s ToolsServiceCallToolInteractiveClientStream) Close() error {
+	return s.stream.Close()
+}
+
+// ToolsServiceWatchToolsClientStream is the client stream for the ToolsService's WatchTools RPC.
+type ToolsServiceWatchToolsClientStream struct {
+	stream connect.ClientStream
+}
+
+// Receive returns the next response message from the server.
+func (s ToolsServiceWatchToolsClientStream) Receive() (*v1.WatchToolsResponse, error) {
+	var res v1.WatchToolsResponse
+	if err := s.stream.Receive(&res); err != nil {
+		return nil, err
+	}
+	return &res, nil
+}
+
+// Close releases the stream's resources. It is idempotent and is typically deferred to clean up a
+// stream abandoned before io.EOF.
+func (s ToolsServiceWatchToolsClientStream) Close() error {
+	return s.stream.Close()
 }
 
 // ToolsServiceHandler is an implementation of the mcpbridge.v1.ToolsService service.
@@ -70,6 +187,16 @@ type ToolsServiceHandler interface {
 	// CallTool calls a tool and waits for its outcome: MCP `tools/call`. A tool that fails by itself is a normal
 	// response with ToolResult.is_error.
 	CallTool(context.Context, *v1.CallToolRequest) (*v1.CallToolResponse, error)
+	// CallToolStream calls a tool and tells how it goes: progress and log messages in order as the server sends them,
+	// then exactly one outcome.
+	CallToolStream(context.Context, *v1.CallToolStreamRequest, ToolsServiceCallToolStreamServerStream) error
+	// CallToolInteractive is CallToolStream for callers that answer the server's questions meanwhile. The first message
+	// is `start`; each question comes as an input_request and is answered by an input_response with its id, in any
+	// order. Closing the sending side refuses what is open. The questions of servers of all revisions come this way.
+	CallToolInteractive(context.Context, ToolsServiceCallToolInteractiveServerStream) error
+	// WatchTools tells when the list of tools of a target changes: MCP `notifications/tools/list_changed`. Ends with
+	// UNIMPLEMENTED when the server does not tell.
+	WatchTools(context.Context, *v1.WatchToolsRequest, ToolsServiceWatchToolsServerStream) error
 }
 
 // RegisterToolsServiceHandler registers svc as the mcpbridge.v1.ToolsService implementation on
@@ -79,7 +206,66 @@ func RegisterToolsServiceHandler(server *connect.Server, svc ToolsServiceHandler
 	server.Register(
 		connect.Method{Spec: toolsServiceListToolsSpec(), Handler: adapter.listTools},
 		connect.Method{Spec: toolsServiceCallToolSpec(), Handler: adapter.callTool},
+		connect.Method{Spec: toolsServiceCallToolStreamSpec(), Handler: adapter.callToolStream},
+		connect.Method{Spec: toolsServiceCallToolInteractiveSpec(), Handler: adapter.callToolInteractive},
+		connect.Method{Spec: toolsServiceWatchToolsSpec(), Handler: adapter.watchTools},
 	)
+}
+
+// ToolsServiceCallToolStreamServerStream is the server stream for the ToolsService's CallToolStream
+// RPC.
+type ToolsServiceCallToolStreamServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s ToolsServiceCallToolStreamServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s ToolsServiceCallToolStreamServerStream) Send(res *v1.CallToolStreamResponse) error {
+	return s.stream.Send(res)
+}
+
+// ToolsServiceCallToolInteractiveServerStream is the server stream for the ToolsService's
+// CallToolInteractive RPC.
+type ToolsServiceCallToolInteractiveServerStream struct {
+	stream connect.ServerStream
+}
+
+// Receive returns the next request message from the client.
+func (s ToolsServiceCallToolInteractiveServerStream) Receive() (*v1.CallToolInteractiveRequest, error) {
+	var req v1.CallToolInteractiveRequest
+	if err := s.stream.Receive(&req); err != nil {
+		return nil, err
+	}
+	return &req, nil
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s ToolsServiceCallToolInteractiveServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s ToolsServiceCallToolInteractiveServerStream) Send(res *v1.CallToolInteractiveResponse) error {
+	return s.stream.Send(res)
+}
+
+// ToolsServiceWatchToolsServerStream is the server stream for the ToolsService's WatchTools RPC.
+type ToolsServiceWatchToolsServerStream struct {
+	stream connect.ServerStream
+}
+
+// SendHeaders flushes the response headers without a message. The first Send does this implicitly.
+func (s ToolsServiceWatchToolsServerStream) SendHeaders() error {
+	return s.stream.SendHeaders()
+}
+
+// Send sends a response message to the client.
+func (s ToolsServiceWatchToolsServerStream) Send(res *v1.WatchToolsResponse) error {
+	return s.stream.Send(res)
 }
 
 // UnimplementedToolsServiceHandler returns CodeUnimplemented from all methods.
@@ -91,6 +277,18 @@ func (UnimplementedToolsServiceHandler) ListTools(context.Context, *v1.ListTools
 
 func (UnimplementedToolsServiceHandler) CallTool(context.Context, *v1.CallToolRequest) (*v1.CallToolResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.ToolsService.CallTool is not implemented")
+}
+
+func (UnimplementedToolsServiceHandler) CallToolStream(context.Context, *v1.CallToolStreamRequest, ToolsServiceCallToolStreamServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.ToolsService.CallToolStream is not implemented")
+}
+
+func (UnimplementedToolsServiceHandler) CallToolInteractive(context.Context, ToolsServiceCallToolInteractiveServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.ToolsService.CallToolInteractive is not implemented")
+}
+
+func (UnimplementedToolsServiceHandler) WatchTools(context.Context, *v1.WatchToolsRequest, ToolsServiceWatchToolsServerStream) error {
+	return connect.NewError(connect.CodeUnimplemented, "mcpbridge.v1.ToolsService.WatchTools is not implemented")
 }
 
 type toolsServiceClient struct {
@@ -111,6 +309,30 @@ func (c *toolsServiceClient) CallTool(ctx context.Context, req *v1.CallToolReque
 		return nil, err
 	}
 	return &res, nil
+}
+
+func (c *toolsServiceClient) CallToolStream(ctx context.Context, req *v1.CallToolStreamRequest) (ToolsServiceCallToolStreamClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, toolsServiceCallToolStreamSpec(), req)
+	if err != nil {
+		return ToolsServiceCallToolStreamClientStream{}, err
+	}
+	return ToolsServiceCallToolStreamClientStream{stream: stream}, nil
+}
+
+func (c *toolsServiceClient) CallToolInteractive(ctx context.Context) (ToolsServiceCallToolInteractiveClientStream, error) {
+	stream, err := c.client.CallClientStream(ctx, toolsServiceCallToolInteractiveSpec())
+	if err != nil {
+		return ToolsServiceCallToolInteractiveClientStream{}, err
+	}
+	return ToolsServiceCallToolInteractiveClientStream{stream: stream}, nil
+}
+
+func (c *toolsServiceClient) WatchTools(ctx context.Context, req *v1.WatchToolsRequest) (ToolsServiceWatchToolsClientStream, error) {
+	stream, err := c.client.CallServerStream(ctx, toolsServiceWatchToolsSpec(), req)
+	if err != nil {
+		return ToolsServiceWatchToolsClientStream{}, err
+	}
+	return ToolsServiceWatchToolsClientStream{stream: stream}, nil
 }
 
 type toolsServiceHandler struct{ svc ToolsServiceHandler }
@@ -137,4 +359,24 @@ func (h toolsServiceHandler) callTool(ctx context.Context, _ connect.Spec, strea
 		return err
 	}
 	return stream.Send(res)
+}
+
+func (h toolsServiceHandler) callToolStream(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.CallToolStreamRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.CallToolStream(ctx, &req, ToolsServiceCallToolStreamServerStream{stream: stream})
+}
+
+func (h toolsServiceHandler) callToolInteractive(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	return h.svc.CallToolInteractive(ctx, ToolsServiceCallToolInteractiveServerStream{stream: stream})
+}
+
+func (h toolsServiceHandler) watchTools(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+	var req v1.WatchToolsRequest
+	if err := stream.Receive(&req); err != nil {
+		return err
+	}
+	return h.svc.WatchTools(ctx, &req, ToolsServiceWatchToolsServerStream{stream: stream})
 }

@@ -19,8 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PromptsService_ListPrompts_FullMethodName = "/mcpbridge.v1.PromptsService/ListPrompts"
-	PromptsService_GetPrompt_FullMethodName   = "/mcpbridge.v1.PromptsService/GetPrompt"
+	PromptsService_ListPrompts_FullMethodName  = "/mcpbridge.v1.PromptsService/ListPrompts"
+	PromptsService_GetPrompt_FullMethodName    = "/mcpbridge.v1.PromptsService/GetPrompt"
+	PromptsService_WatchPrompts_FullMethodName = "/mcpbridge.v1.PromptsService/WatchPrompts"
 )
 
 // PromptsServiceClient is the client API for PromptsService service.
@@ -33,6 +34,9 @@ type PromptsServiceClient interface {
 	ListPrompts(ctx context.Context, in *ListPromptsRequest, opts ...grpc.CallOption) (*ListPromptsResponse, error)
 	// GetPrompt renders one prompt: MCP `prompts/get`.
 	GetPrompt(ctx context.Context, in *GetPromptRequest, opts ...grpc.CallOption) (*GetPromptResponse, error)
+	// WatchPrompts tells when the list of prompts of a target changes: MCP `notifications/prompts/list_changed`. Ends
+	// with UNIMPLEMENTED when the server does not tell.
+	WatchPrompts(ctx context.Context, in *WatchPromptsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPromptsResponse], error)
 }
 
 type promptsServiceClient struct {
@@ -63,6 +67,25 @@ func (c *promptsServiceClient) GetPrompt(ctx context.Context, in *GetPromptReque
 	return out, nil
 }
 
+func (c *promptsServiceClient) WatchPrompts(ctx context.Context, in *WatchPromptsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPromptsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &PromptsService_ServiceDesc.Streams[0], PromptsService_WatchPrompts_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchPromptsRequest, WatchPromptsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PromptsService_WatchPromptsClient = grpc.ServerStreamingClient[WatchPromptsResponse]
+
 // PromptsServiceServer is the server API for PromptsService service.
 // All implementations must embed UnimplementedPromptsServiceServer
 // for forward compatibility.
@@ -73,6 +96,9 @@ type PromptsServiceServer interface {
 	ListPrompts(context.Context, *ListPromptsRequest) (*ListPromptsResponse, error)
 	// GetPrompt renders one prompt: MCP `prompts/get`.
 	GetPrompt(context.Context, *GetPromptRequest) (*GetPromptResponse, error)
+	// WatchPrompts tells when the list of prompts of a target changes: MCP `notifications/prompts/list_changed`. Ends
+	// with UNIMPLEMENTED when the server does not tell.
+	WatchPrompts(*WatchPromptsRequest, grpc.ServerStreamingServer[WatchPromptsResponse]) error
 	mustEmbedUnimplementedPromptsServiceServer()
 }
 
@@ -88,6 +114,9 @@ func (UnimplementedPromptsServiceServer) ListPrompts(context.Context, *ListPromp
 }
 func (UnimplementedPromptsServiceServer) GetPrompt(context.Context, *GetPromptRequest) (*GetPromptResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPrompt not implemented")
+}
+func (UnimplementedPromptsServiceServer) WatchPrompts(*WatchPromptsRequest, grpc.ServerStreamingServer[WatchPromptsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchPrompts not implemented")
 }
 func (UnimplementedPromptsServiceServer) mustEmbedUnimplementedPromptsServiceServer() {}
 func (UnimplementedPromptsServiceServer) testEmbeddedByValue()                        {}
@@ -146,6 +175,17 @@ func _PromptsService_GetPrompt_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PromptsService_WatchPrompts_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchPromptsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PromptsServiceServer).WatchPrompts(m, &grpc.GenericServerStream[WatchPromptsRequest, WatchPromptsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type PromptsService_WatchPromptsServer = grpc.ServerStreamingServer[WatchPromptsResponse]
+
 // PromptsService_ServiceDesc is the grpc.ServiceDesc for PromptsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -162,6 +202,12 @@ var PromptsService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _PromptsService_GetPrompt_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchPrompts",
+			Handler:       _PromptsService_WatchPrompts_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "mcpbridge/v1/prompts.proto",
 }

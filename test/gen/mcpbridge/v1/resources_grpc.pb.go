@@ -22,6 +22,7 @@ const (
 	ResourcesService_ListResources_FullMethodName         = "/mcpbridge.v1.ResourcesService/ListResources"
 	ResourcesService_ListResourceTemplates_FullMethodName = "/mcpbridge.v1.ResourcesService/ListResourceTemplates"
 	ResourcesService_ReadResource_FullMethodName          = "/mcpbridge.v1.ResourcesService/ReadResource"
+	ResourcesService_WatchResources_FullMethodName        = "/mcpbridge.v1.ResourcesService/WatchResources"
 )
 
 // ResourcesServiceClient is the client API for ResourcesService service.
@@ -36,6 +37,11 @@ type ResourcesServiceClient interface {
 	ListResourceTemplates(ctx context.Context, in *ListResourceTemplatesRequest, opts ...grpc.CallOption) (*ListResourceTemplatesResponse, error)
 	// ReadResource reads one resource: MCP `resources/read`.
 	ReadResource(ctx context.Context, in *ReadResourceRequest, opts ...grpc.CallOption) (*ReadResourceResponse, error)
+	// WatchResources tells when resources of a target change, or the list of them: MCP
+	// `notifications/resources/updated` and `notifications/resources/list_changed`. Changes of one resource close
+	// together are told once, the last one always. Ends with UNIMPLEMENTED when the server tells nothing of what is
+	// asked for.
+	WatchResources(ctx context.Context, in *WatchResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResourcesResponse], error)
 }
 
 type resourcesServiceClient struct {
@@ -76,6 +82,25 @@ func (c *resourcesServiceClient) ReadResource(ctx context.Context, in *ReadResou
 	return out, nil
 }
 
+func (c *resourcesServiceClient) WatchResources(ctx context.Context, in *WatchResourcesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResourcesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ResourcesService_ServiceDesc.Streams[0], ResourcesService_WatchResources_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchResourcesRequest, WatchResourcesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ResourcesService_WatchResourcesClient = grpc.ServerStreamingClient[WatchResourcesResponse]
+
 // ResourcesServiceServer is the server API for ResourcesService service.
 // All implementations must embed UnimplementedResourcesServiceServer
 // for forward compatibility.
@@ -88,6 +113,11 @@ type ResourcesServiceServer interface {
 	ListResourceTemplates(context.Context, *ListResourceTemplatesRequest) (*ListResourceTemplatesResponse, error)
 	// ReadResource reads one resource: MCP `resources/read`.
 	ReadResource(context.Context, *ReadResourceRequest) (*ReadResourceResponse, error)
+	// WatchResources tells when resources of a target change, or the list of them: MCP
+	// `notifications/resources/updated` and `notifications/resources/list_changed`. Changes of one resource close
+	// together are told once, the last one always. Ends with UNIMPLEMENTED when the server tells nothing of what is
+	// asked for.
+	WatchResources(*WatchResourcesRequest, grpc.ServerStreamingServer[WatchResourcesResponse]) error
 	mustEmbedUnimplementedResourcesServiceServer()
 }
 
@@ -106,6 +136,9 @@ func (UnimplementedResourcesServiceServer) ListResourceTemplates(context.Context
 }
 func (UnimplementedResourcesServiceServer) ReadResource(context.Context, *ReadResourceRequest) (*ReadResourceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadResource not implemented")
+}
+func (UnimplementedResourcesServiceServer) WatchResources(*WatchResourcesRequest, grpc.ServerStreamingServer[WatchResourcesResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchResources not implemented")
 }
 func (UnimplementedResourcesServiceServer) mustEmbedUnimplementedResourcesServiceServer() {}
 func (UnimplementedResourcesServiceServer) testEmbeddedByValue()                          {}
@@ -182,6 +215,17 @@ func _ResourcesService_ReadResource_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ResourcesService_WatchResources_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchResourcesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ResourcesServiceServer).WatchResources(m, &grpc.GenericServerStream[WatchResourcesRequest, WatchResourcesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ResourcesService_WatchResourcesServer = grpc.ServerStreamingServer[WatchResourcesResponse]
+
 // ResourcesService_ServiceDesc is the grpc.ServiceDesc for ResourcesService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -202,6 +246,12 @@ var ResourcesService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ResourcesService_ReadResource_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchResources",
+			Handler:       _ResourcesService_WatchResources_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "mcpbridge/v1/resources.proto",
 }

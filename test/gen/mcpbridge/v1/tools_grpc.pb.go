@@ -19,8 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ToolsService_ListTools_FullMethodName = "/mcpbridge.v1.ToolsService/ListTools"
-	ToolsService_CallTool_FullMethodName  = "/mcpbridge.v1.ToolsService/CallTool"
+	ToolsService_ListTools_FullMethodName           = "/mcpbridge.v1.ToolsService/ListTools"
+	ToolsService_CallTool_FullMethodName            = "/mcpbridge.v1.ToolsService/CallTool"
+	ToolsService_CallToolStream_FullMethodName      = "/mcpbridge.v1.ToolsService/CallToolStream"
+	ToolsService_CallToolInteractive_FullMethodName = "/mcpbridge.v1.ToolsService/CallToolInteractive"
+	ToolsService_WatchTools_FullMethodName          = "/mcpbridge.v1.ToolsService/WatchTools"
 )
 
 // ToolsServiceClient is the client API for ToolsService service.
@@ -34,6 +37,16 @@ type ToolsServiceClient interface {
 	// CallTool calls a tool and waits for its outcome: MCP `tools/call`. A tool that fails by itself is a normal
 	// response with ToolResult.is_error.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (*CallToolResponse, error)
+	// CallToolStream calls a tool and tells how it goes: progress and log messages in order as the server sends them,
+	// then exactly one outcome.
+	CallToolStream(ctx context.Context, in *CallToolStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolStreamResponse], error)
+	// CallToolInteractive is CallToolStream for callers that answer the server's questions meanwhile. The first message
+	// is `start`; each question comes as an input_request and is answered by an input_response with its id, in any
+	// order. Closing the sending side refuses what is open. The questions of servers of all revisions come this way.
+	CallToolInteractive(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallToolInteractiveRequest, CallToolInteractiveResponse], error)
+	// WatchTools tells when the list of tools of a target changes: MCP `notifications/tools/list_changed`. Ends with
+	// UNIMPLEMENTED when the server does not tell.
+	WatchTools(ctx context.Context, in *WatchToolsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchToolsResponse], error)
 }
 
 type toolsServiceClient struct {
@@ -64,6 +77,57 @@ func (c *toolsServiceClient) CallTool(ctx context.Context, in *CallToolRequest, 
 	return out, nil
 }
 
+func (c *toolsServiceClient) CallToolStream(ctx context.Context, in *CallToolStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolStreamResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ToolsService_ServiceDesc.Streams[0], ToolsService_CallToolStream_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CallToolStreamRequest, CallToolStreamResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolsService_CallToolStreamClient = grpc.ServerStreamingClient[CallToolStreamResponse]
+
+func (c *toolsServiceClient) CallToolInteractive(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CallToolInteractiveRequest, CallToolInteractiveResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ToolsService_ServiceDesc.Streams[1], ToolsService_CallToolInteractive_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CallToolInteractiveRequest, CallToolInteractiveResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolsService_CallToolInteractiveClient = grpc.BidiStreamingClient[CallToolInteractiveRequest, CallToolInteractiveResponse]
+
+func (c *toolsServiceClient) WatchTools(ctx context.Context, in *WatchToolsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchToolsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ToolsService_ServiceDesc.Streams[2], ToolsService_WatchTools_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchToolsRequest, WatchToolsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolsService_WatchToolsClient = grpc.ServerStreamingClient[WatchToolsResponse]
+
 // ToolsServiceServer is the server API for ToolsService service.
 // All implementations must embed UnimplementedToolsServiceServer
 // for forward compatibility.
@@ -75,6 +139,16 @@ type ToolsServiceServer interface {
 	// CallTool calls a tool and waits for its outcome: MCP `tools/call`. A tool that fails by itself is a normal
 	// response with ToolResult.is_error.
 	CallTool(context.Context, *CallToolRequest) (*CallToolResponse, error)
+	// CallToolStream calls a tool and tells how it goes: progress and log messages in order as the server sends them,
+	// then exactly one outcome.
+	CallToolStream(*CallToolStreamRequest, grpc.ServerStreamingServer[CallToolStreamResponse]) error
+	// CallToolInteractive is CallToolStream for callers that answer the server's questions meanwhile. The first message
+	// is `start`; each question comes as an input_request and is answered by an input_response with its id, in any
+	// order. Closing the sending side refuses what is open. The questions of servers of all revisions come this way.
+	CallToolInteractive(grpc.BidiStreamingServer[CallToolInteractiveRequest, CallToolInteractiveResponse]) error
+	// WatchTools tells when the list of tools of a target changes: MCP `notifications/tools/list_changed`. Ends with
+	// UNIMPLEMENTED when the server does not tell.
+	WatchTools(*WatchToolsRequest, grpc.ServerStreamingServer[WatchToolsResponse]) error
 	mustEmbedUnimplementedToolsServiceServer()
 }
 
@@ -90,6 +164,15 @@ func (UnimplementedToolsServiceServer) ListTools(context.Context, *ListToolsRequ
 }
 func (UnimplementedToolsServiceServer) CallTool(context.Context, *CallToolRequest) (*CallToolResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CallTool not implemented")
+}
+func (UnimplementedToolsServiceServer) CallToolStream(*CallToolStreamRequest, grpc.ServerStreamingServer[CallToolStreamResponse]) error {
+	return status.Error(codes.Unimplemented, "method CallToolStream not implemented")
+}
+func (UnimplementedToolsServiceServer) CallToolInteractive(grpc.BidiStreamingServer[CallToolInteractiveRequest, CallToolInteractiveResponse]) error {
+	return status.Error(codes.Unimplemented, "method CallToolInteractive not implemented")
+}
+func (UnimplementedToolsServiceServer) WatchTools(*WatchToolsRequest, grpc.ServerStreamingServer[WatchToolsResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchTools not implemented")
 }
 func (UnimplementedToolsServiceServer) mustEmbedUnimplementedToolsServiceServer() {}
 func (UnimplementedToolsServiceServer) testEmbeddedByValue()                      {}
@@ -148,6 +231,35 @@ func _ToolsService_CallTool_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ToolsService_CallToolStream_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(CallToolStreamRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ToolsServiceServer).CallToolStream(m, &grpc.GenericServerStream[CallToolStreamRequest, CallToolStreamResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolsService_CallToolStreamServer = grpc.ServerStreamingServer[CallToolStreamResponse]
+
+func _ToolsService_CallToolInteractive_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ToolsServiceServer).CallToolInteractive(&grpc.GenericServerStream[CallToolInteractiveRequest, CallToolInteractiveResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolsService_CallToolInteractiveServer = grpc.BidiStreamingServer[CallToolInteractiveRequest, CallToolInteractiveResponse]
+
+func _ToolsService_WatchTools_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchToolsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ToolsServiceServer).WatchTools(m, &grpc.GenericServerStream[WatchToolsRequest, WatchToolsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ToolsService_WatchToolsServer = grpc.ServerStreamingServer[WatchToolsResponse]
+
 // ToolsService_ServiceDesc is the grpc.ServiceDesc for ToolsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -164,6 +276,23 @@ var ToolsService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ToolsService_CallTool_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "CallToolStream",
+			Handler:       _ToolsService_CallToolStream_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "CallToolInteractive",
+			Handler:       _ToolsService_CallToolInteractive_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "WatchTools",
+			Handler:       _ToolsService_WatchTools_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "mcpbridge/v1/tools.proto",
 }
