@@ -34,7 +34,7 @@ func (b *builder) build(name string, c *config.Target) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{name: name, config: c, info: b.info, transport: sample.Name(), replicas: replicas, redact: c.Redactor(), settled: make(chan struct{})}
+	t := &Target{name: name, config: c, info: b.info, transport: sample.Name(), replicas: replicas, redact: c.Redactor(), settled: make(chan struct{}), wanted: make(chan struct{})}
 	opts := b.options(name, c)
 	if c.ServerLogLevel != config.ServerLogNone {
 		opts.Handlers.Log = serverLog(opts.Logger, t.redact)
@@ -63,20 +63,25 @@ func (b *builder) build(name string, c *config.Target) (*Target, error) {
 func (b *builder) members(t *Target, opts mcpclient.Options) func(pool.Member) (*mcpclient.Client, error) {
 	var first gate
 	if t.connectsAtStart() {
-		first = b.firstConnect()
+		first = b.firstConnect(t.wanted)
 	}
 	c := t.config
+	var shared *restarts // a connection that comes and goes beside others is no new beginning
+	if len(c.Command) > 0 && c.Pool.Isolation == Shared {
+		shared = newRestarts(c.Restart.Max, c.Restart.Window, c.Pool.MaxConnections)
+	}
 	return func(m pool.Member) (*mcpclient.Client, error) {
 		tr, err := b.transport(t.name, c, t.replicas)
 		if err != nil {
 			return nil, err
 		}
-		var limit *restarts
-		if len(c.Command) > 0 {
-			limit = newRestarts(c.Restart.Max, c.Restart.Window)
+		limit := shared
+		if len(c.Command) > 0 && (shared == nil || m.Exclusive) {
+			limit = newRestarts(c.Restart.Max, c.Restart.Window, 1)
 		}
 		o := opts
 		o.Lazy, o.OnState, o.ConnectGate = m.Lazy, m.OnState, gates(limit, m.Gate, first)
+		o.Capabilities = capabilitiesOf(m.Key.Profile)
 		client, err := mcpclient.New(tr, o)
 		if err == nil {
 			t.children.add(tr)

@@ -44,23 +44,24 @@ func gates(limit *restarts, list ...gate) gate {
 	}
 }
 
-// restarts bounds how often the child process of one client is started again.
+// restarts bounds how often child processes are started again that do the same.
 // A nil one permits any number.
 type restarts struct {
 	max    int
 	window time.Duration
 
-	mu      sync.Mutex // protects the fields below
-	started bool       // the first start is free
-	at      []time.Time
+	mu   sync.Mutex // protects the fields below
+	free int        // starts that are no restarts
+	at   []time.Time
 }
 
-// newRestarts returns nil for no limit.
-func newRestarts(most int, window time.Duration) *restarts {
+// newRestarts returns nil for no limit. The first starts, as many as there are
+// processes, are free.
+func newRestarts(most int, window time.Duration, processes int) *restarts {
 	if most <= 0 {
 		return nil
 	}
-	return &restarts{max: most, window: window}
+	return &restarts{max: most, window: window, free: processes}
 }
 
 // check refuses a start that would be one too many.
@@ -87,15 +88,17 @@ func (r *restarts) count(now time.Time) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.started {
-		r.at = append(r.at, now)
+	if r.free > 0 {
+		r.free--
+		return
 	}
-	r.started = true
+	r.at = append(r.at, now)
 }
 
-// firstConnect gates only the first attempt of a target: later ones would wait
-// behind targets that are down, although those concern nobody else.
-func (b *builder) firstConnect() gate {
+// firstConnect gates only the first attempt of a target, and only while no call
+// waits for it: others would wait behind targets that are down, although those
+// concern nobody else.
+func (b *builder) firstConnect(wanted <-chan struct{}) gate {
 	var passed atomic.Bool
 	return func(ctx context.Context) (func(error), error) {
 		if passed.Swap(true) {
@@ -104,6 +107,8 @@ func (b *builder) firstConnect() gate {
 		select {
 		case b.gate <- struct{}{}:
 			return func(error) { <-b.gate }, nil
+		case <-wanted:
+			return func(error) {}, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -21,7 +21,7 @@ func TestOnlyFirstConnectsAreGated(t *testing.T) {
 		list := make([]gate, maxEagerConnects+1)
 		releases := make([]func(error), len(list))
 		for i := range list {
-			list[i] = b.firstConnect()
+			list[i] = b.firstConnect(nil)
 		}
 		enter := func(i int) {
 			release, err := list[i](t.Context())
@@ -50,15 +50,20 @@ func TestOnlyFirstConnectsAreGated(t *testing.T) {
 		<-done
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := b.firstConnect()(ctx); err == nil {
+		if _, err := b.firstConnect(nil)(ctx); err == nil {
 			t.Error("a full gate must let go of an ended context")
+		}
+		wanted := make(chan struct{})
+		close(wanted)
+		if _, err := b.firstConnect(wanted)(t.Context()); err != nil {
+			t.Errorf("a target that a call waits for: %v", err)
 		}
 	})
 }
 
 func TestRestartsAreBoundedWithinTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		open := gates(newRestarts(2, time.Minute))
+		open := gates(newRestarts(2, time.Minute, 1))
 		enter := func() error {
 			done, err := open(t.Context())
 			if err == nil {
@@ -107,7 +112,7 @@ func TestGatesAreTriedInOrderAndToldTheOutcome(t *testing.T) {
 		}
 	}
 	full := errors.New("full")
-	limit := newRestarts(1, time.Minute)
+	limit := newRestarts(1, time.Minute, 1)
 	for range 3 {
 		if _, err := gates(limit, named("a", nil), nil, named("b", full))(t.Context()); !errors.Is(err, full) {
 			t.Errorf("err = %v", err) // nothing was started, so that restarts are not used up
@@ -122,7 +127,7 @@ func TestGatesAreTriedInOrderAndToldTheOutcome(t *testing.T) {
 	if !slices.Equal(events, want) {
 		t.Errorf("events = %q", events)
 	}
-	if gates(newRestarts(0, time.Minute), nil, nil) != nil {
+	if gates(newRestarts(0, time.Minute, 1), nil, nil) != nil {
 		t.Error("a client without gates has one")
 	}
 }

@@ -102,8 +102,11 @@ func TestStderrIsThatOfTheNewestChildThatHasWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := s.All()[0].StderrTail(); len(got) != 1 || got[0] != "ready to serve" {
+	if got := s.All()[0].children.tail(); len(got) != 1 || got[0] != "ready to serve" {
 		t.Errorf("stderr = %q", got)
+	}
+	if got := s.All()[0].StderrTail(); got != nil {
+		t.Errorf("what a process wrote for one caller is shown to all: %q", got)
 	}
 	if kept := len(s.All()[0].children.list); kept != keptChildren {
 		t.Errorf("%d children are kept", kept)

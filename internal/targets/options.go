@@ -40,6 +40,7 @@ func (b *builder) options(name string, c *config.Target) mcpclient.Options {
 		Tasks:        mcpclient.TaskOptions{Disabled: !c.Tasks.Enabled, MaxStuckPolls: c.Tasks.MaxStuckPolls, PollInterval: c.Tasks.PollInterval},
 		Dispatch:     mcpclient.DispatchOptions{MaxInFlight: unlimited(c.Dispatch.MaxInFlight)},
 		MaxListBytes: int64(c.MaxListBytes),
+		Roots:        rootsOf(c),
 		Interceptors: b.deps.Interceptors, Meta: b.deps.Meta, Headers: b.deps.Headers,
 		Logger: b.deps.Logger.With("target", name),
 	}
@@ -55,10 +56,15 @@ func (b *builder) options(name string, c *config.Target) mcpclient.Options {
 	for tool, timeout := range c.Timeouts.Tools {
 		o.Timeouts.Tools[tool] = noTimeout(timeout)
 	}
-	for _, root := range c.Roots {
-		o.Roots = append(o.Roots, mcpclient.Root{URI: root.URI, Name: root.Name})
-	}
 	return o
+}
+
+func rootsOf(c *config.Target) []mcpclient.Root {
+	var roots []mcpclient.Root
+	for _, root := range c.Roots {
+		roots = append(roots, mcpclient.Root{URI: root.URI, Name: root.Name})
+	}
+	return roots
 }
 
 // noTimeout translates the configuration's "zero is no limit".

@@ -126,6 +126,7 @@ func (s *Set) applyLocked(p plan) {
 		s.replaceLaterLocked(t)
 	}
 	for _, name := range p.changes.Removed {
+		live[name].feeds.end(&NotFoundError{Name: name, Known: s.current.Load().names}, nil)
 		s.retireLocked(live[name])
 	}
 }
@@ -136,6 +137,7 @@ func (s *Set) tookOverLocked(t, old *Target) {
 	s.hub.show(t)
 	if old != nil {
 		old.next.Store(t)
+		old.feeds.end(nil, t)
 		s.retireLocked(old)
 	}
 }
@@ -145,6 +147,7 @@ func (s *Set) replaceLaterLocked(t *Target) {
 	r := &replacement{target: t}
 	r.ctx, r.cancel = context.WithCancel(s.lifetime)
 	s.pending[t.name] = r
+	t.want() // behind the eager starts of others its callers would be kept from it
 	t.pool.Start()
 	s.work.Go(func() {
 		defer r.cancel()
@@ -164,18 +167,22 @@ func (s *Set) replaceLaterLocked(t *Target) {
 	})
 }
 
+// maxSettle is for how long a target may try to connect before it takes over all
+// the same, where timeouts.initialize sets no limit.
+const maxSettle = time.Minute
+
 // wait returns when the target has tried to connect, when it has taken as long
 // for that as it may, or when it is no longer wanted.
 func (r *replacement) wait() {
-	var late <-chan time.Time
-	if limit := r.target.config.Timeouts.Initialize; limit > 0 {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		late = timer.C
+	limit := r.target.config.Timeouts.Initialize
+	if limit == 0 {
+		limit = maxSettle
 	}
+	late := time.NewTimer(limit)
+	defer late.Stop()
 	select {
 	case <-r.target.settled:
-	case <-late:
+	case <-late.C:
 	case <-r.ctx.Done():
 	}
 }
@@ -192,10 +199,8 @@ func (s *Set) supersedeLocked(name string) {
 // background.
 func (s *Set) retireLocked(t *Target) {
 	s.work.Go(func() {
-		ctx, cancel := context.WithTimeout(s.lifetime, s.drain)
-		defer cancel()
-		if err := t.close(ctx); err != nil {
-			s.deps.Logger.WarnContext(ctx, "a target that is no longer configured did not end properly", "target", t.name, "error", err)
+		if err := t.close(s.lifetime); err != nil { // its calls have limits of their own
+			s.deps.Logger.WarnContext(s.lifetime, "a target that is no longer configured did not end properly", "target", t.name, "error", err)
 		}
 		s.hub.hide(t)
 	})

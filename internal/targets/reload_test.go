@@ -39,6 +39,9 @@ func newLab(t *testing.T, servers map[string]*mcptest.Server, first *config.Conf
 			return nil, errors.New("the url is bad")
 		}
 		client := l.clients[host]
+		if host == "hanging" {
+			client = &http.Client{Transport: waiting{}}
+		}
 		if client == nil {
 			client = &http.Client{Transport: refusing{}}
 		}
@@ -54,6 +57,13 @@ func newLab(t *testing.T, servers map[string]*mcptest.Server, first *config.Conf
 		}
 	})
 	return l
+}
+
+type waiting struct{}
+
+func (waiting) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
 }
 
 type refusing struct{}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/internal/balance"
 	"github.com/mcpbridge/mcpbridge/internal/config"
-	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
@@ -27,10 +26,13 @@ type Target struct {
 	redact    func(string) string
 	children  children
 	next      atomic.Pointer[Target] // what it was replaced by
+	feeds     feeds
 
 	told     told          // belongs to the hub
 	settled  chan struct{} // closed once the first attempt to connect is over
 	settling sync.Once
+	wanted   chan struct{} // closed once a call needs the target
+	wanting  sync.Once
 }
 
 // Name returns the configured name.
@@ -38,7 +40,9 @@ func (t *Target) Name() string { return t.name }
 
 // close ends the target; see [pool.Pool.Close].
 func (t *Target) close(ctx context.Context) error {
+	t.feeds.end(ErrClosed, nil)
 	err := t.pool.Close(ctx)
+	t.feeds.work.Wait()
 	if t.replicas != nil {
 		err = errors.Join(err, t.replicas.Close(ctx))
 	}
@@ -52,21 +56,7 @@ func (t *Target) Isolation() Isolation { return t.config.Pool.Isolation }
 // call that meets a target at the moment of its replacement gets the new one.
 // Further errors are ErrAffinityRequired and ErrCallerRequired.
 func (t *Target) Acquire(ctx context.Context, who Caller) (*pool.Lease, error) {
-	for {
-		key, err := keyOf(t.Isolation(), who)
-		if err != nil {
-			return nil, err
-		}
-		lease, err := t.pool.Acquire(ctx, pool.Request{Key: key})
-		if err == nil {
-			return lease, nil
-		}
-		next := t.next.Load()
-		if e, ok := errors.AsType[*mcpclient.Error](err); next == nil || !ok || e.Kind != mcpclient.KindClosed {
-			return nil, err
-		}
-		t = next
-	}
+	return t.acquire(ctx, who, func(key pool.Key) pool.Request { return pool.Request{Key: key} })
 }
 
 // Status returns the state of the connections.
@@ -88,10 +78,17 @@ func (t *Target) Stat() pool.Stat { return t.pool.Stat() }
 // fallen back to HTTP+SSE, "sse", "stdio", or for a socket "unix" or "tcp".
 func (t *Target) TransportName() string { return t.transport }
 
+// want has the target connect without waiting for its turn.
+func (t *Target) want() { t.wanting.Do(func() { close(t.wanted) }) }
+
 // StderrTail returns the last stderr lines of the newest child process that has
 // written any, also after its end, without the target's secrets; nil for
-// targets without one.
+// targets without one, and for those that keep callers apart: what a process
+// writes may be about the caller whose it is.
 func (t *Target) StderrTail() []string {
+	if t.Isolation() != Shared {
+		return nil
+	}
 	lines := t.children.tail()
 	if len(lines) == 0 {
 		return nil

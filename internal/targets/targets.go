@@ -8,7 +8,9 @@
 // target; isolation.go who shares connections; build.go and options.go
 // configuration to transport and clients; gate.go when a connection may be
 // attempted; environ.go what a child process is given; serverlog.go what servers
-// log; watch.go changes.
+// log; watch.go changes of targets; subscribe.go what a watcher of a server's
+// changes gets, subscribe_feed.go what watchers share, subscribe_run.go what is
+// kept open for them.
 package targets
 
 import (
@@ -21,7 +23,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
@@ -90,7 +91,6 @@ func choices(names []string) string {
 // goroutines at once.
 type Set struct {
 	deps    Deps
-	drain   time.Duration // for the calls of a target that is replaced or removed
 	eager   chan struct{}
 	hub     *hub
 	current atomic.Pointer[snapshot]
@@ -120,20 +120,14 @@ func newSnapshot(byName map[string]*Target) *snapshot {
 	return s
 }
 
-// minDrain is what a connection needs to end properly, even if no call may
-// hold it up.
-const minDrain = 10 * time.Second
-
 // New builds the targets of a valid configuration. It does no I/O. The error
-// names every target that cannot be built. The set must be closed. The targets
-// that it replaces or removes later have shutdown.timeout of cfg, at least 10 s,
-// to finish their calls.
+// names every target that cannot be built. The set must be closed.
 func New(cfg *config.Config, d Deps) (*Set, error) {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Set{
-		deps: d, drain: max(cfg.Shutdown.Timeout, minDrain), eager: make(chan struct{}, maxEagerConnects),
+		deps: d, eager: make(chan struct{}, maxEagerConnects),
 		hub: newHub(), pending: map[string]*replacement{},
 	}
 	s.lifetime, s.end = context.WithCancel(context.Background())
