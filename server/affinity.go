@@ -32,15 +32,22 @@ func callerID(ctx context.Context) string {
 
 // acquire leases a client of a target for the call's caller.
 func acquire(ctx context.Context, target *targets.Target) (*pool.Lease, error) {
-	who := targets.Caller{ID: callerID(ctx)}
-	if target.Isolation() == targets.PerKey {
-		key, err := affinity(ctx)
-		if err != nil {
-			return nil, err
-		}
-		who.Affinity = key
+	who, err := callerOf(ctx, target)
+	if err != nil {
+		return nil, err
 	}
 	return target.Acquire(ctx, who)
+}
+
+// callerOf is the call's caller, as far as the target needs to know it.
+func callerOf(ctx context.Context, target *targets.Target) (targets.Caller, error) {
+	who := targets.Caller{ID: callerID(ctx)}
+	if target.Isolation() != targets.PerKey {
+		return who, nil
+	}
+	var err error
+	who.Affinity, err = affinity(ctx)
+	return who, err
 }
 
 // affinity is the key that the caller sent, "" for none.

@@ -13,6 +13,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/targets"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 	"github.com/mcpbridge/mcpbridge/server/internal/convert"
 )
 
@@ -21,6 +22,8 @@ type caller struct {
 	targets *targets.Set
 	log     *slog.Logger
 	budget  time.Duration // for one target within a list over all
+
+	keepAlive time.Duration // of silence on a stream
 }
 
 // lookup tells an unknown name from other errors: known asks the server's
@@ -44,9 +47,20 @@ func (c *caller) find(ctx context.Context, name string) (*targets.Target, error)
 	return target, err
 }
 
-// run sends one request to a target. s gets to know the target and the era;
-// the error is the RPC's.
-func (c *caller) run(ctx context.Context, target string, s *scope, look lookup, send func(*mcpclient.Client) (*mcpclient.Result, error)) (*mcpclient.Result, error) {
+// upstream is one request to a target.
+type upstream struct {
+	look lookup
+	// visits: the caller has declared that it visits URLs, so that a demand for
+	// that is a question to it.
+	visits bool
+	// lease replaces the ordinary lease of a client; nil = acquire.
+	lease func(context.Context, *targets.Target) (*pool.Lease, error)
+	send  func(context.Context, *mcpclient.Client) (*mcpclient.Result, error)
+}
+
+// locate finds the target of a request and tells s and the caller about it; the
+// error is the RPC's.
+func (c *caller) locate(ctx context.Context, target string, s *scope) (*targets.Target, error) {
 	s.target = target
 	found, err := c.find(ctx, target)
 	if err != nil {
@@ -56,29 +70,74 @@ func (c *caller) run(ctx context.Context, target string, s *scope, look lookup, 
 	if s.isolated = isolated(found); s.isolated {
 		keepPrivate(ctx)
 	}
-	lease, err := acquire(ctx, found)
+	return found, nil
+}
+
+// run sends one request to a target. s gets to know the target and the era;
+// the error is the RPC's.
+func (c *caller) run(ctx context.Context, target string, s *scope, u upstream) (*mcpclient.Result, error) {
+	found, err := c.locate(ctx, target, s)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, err
+	}
+	result, f := c.try(ctx, found, s, u)
+	if f != nil {
+		return nil, s.build(f)
+	}
+	return result, nil
+}
+
+// try sends one request to a target that was located. s gets to know the era.
+func (c *caller) try(ctx context.Context, found *targets.Target, s *scope, u upstream) (*mcpclient.Result, *failure) {
+	take := u.lease
+	if take == nil {
+		take = acquire
+	}
+	lease, err := take(ctx, found)
+	if err != nil {
+		return nil, s.classify(ctx, err)
 	}
 	defer lease.Release()
 	client := lease.Client()
-	result, err := send(client)
+	result, err := u.send(ctx, client)
 	if result != nil {
 		s.era = result.Era
-	} else if server := client.Status().Server; server != nil {
-		s.era = server.Era
+	} else {
+		s.era = eraOfServer(client)
 	}
 	if err == nil {
-		if result.IsError && result.Task == "" && c.absent(ctx, client, *s, look) {
-			return nil, s.build(s.notFound(look.reason, nil, nil))
+		if result.IsError && result.Task == "" && c.absent(ctx, client, *s, u.look) {
+			return nil, s.notFound(u.look.reason, nil, nil)
 		}
 		return result, nil
 	}
-	f := s.classify(ctx, err)
-	if e, ok := errors.AsType[*mcpclient.Error](err); ok && e.Kind == mcpclient.KindRPC && e.Task == "" && e.Method == s.method && mayBeUnknown(e.RPC, f.reason) && c.absent(ctx, client, *s, look) {
-		f = s.notFound(look.reason, e.RPC, err)
+	if u.visits {
+		if asked := visitsOf(err, *s); len(asked) > 0 {
+			return asked.result(s.era), nil
+		}
 	}
-	return nil, s.build(f)
+	f := s.classify(ctx, err)
+	if e := rpcErrorOf(err, *s); mayBeUnknown(e, f.reason) && c.absent(ctx, client, *s, u.look) {
+		f = s.notFound(u.look.reason, e, err)
+	}
+	return nil, f
+}
+
+// rpcErrorOf returns what the server answered to the call itself, nil if it is
+// not that which failed.
+func rpcErrorOf(err error, s scope) *jsonrpc.Error {
+	if e, ok := errors.AsType[*mcpclient.Error](err); ok && e.Kind == mcpclient.KindRPC && e.Task == "" && e.Method == s.method {
+		return e.RPC
+	}
+	return nil
+}
+
+// eraOfServer is the era of a client's newest connection.
+func eraOfServer(client *mcpclient.Client) mcpclient.Era {
+	if server := client.Status().Server; server != nil {
+		return server.Era
+	}
+	return mcpclient.EraUnknown
 }
 
 // mayBeUnknown reports whether the server's error may be about a name it does
@@ -148,11 +207,4 @@ func callOptions(req continuation, state *string) (*mcpclient.CallOptions, error
 // its answer is for this caller alone.
 func continues(o *mcpclient.CallOptions) bool {
 	return len(o.InputResponses) > 0 || o.RequestState != nil
-}
-
-// unexpectedType is a result of a type that its method does not have.
-func (s scope) unexpectedType(r *mcpclient.Result) *failure {
-	f := s.badReply(nil)
-	f.message = s.about("the server answered with a result of type " + quote(r.Type) + ", which this method does not have")
-	return f
 }

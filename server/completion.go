@@ -35,18 +35,15 @@ func (s completionService) Complete(ctx context.Context, req *pb.CompleteRequest
 	if err != nil {
 		return nil, about.fail(ctx, err)
 	}
-	result, err := s.run(ctx, req.GetTarget(), &about, look, func(c *mcpclient.Client) (*mcpclient.Result, error) {
+	result, err := s.run(ctx, req.GetTarget(), &about, upstream{look: look, send: func(ctx context.Context, c *mcpclient.Client) (*mcpclient.Result, error) {
 		return c.Complete(ctx, params, &mcpclient.CallOptions{Meta: meta})
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}
-	if result.Type != mcpclient.ResultComplete {
-		return nil, about.build(about.unexpectedType(result))
-	}
-	res, err := convert.CompleteResult(result.Raw, req.GetJsonFormat())
+	out, err := outcomeOf(about, result, req.GetJsonFormat(), convert.CompleteResult)
 	if err != nil {
-		return nil, about.build(about.badReply(err))
+		return nil, err
 	}
-	return res, nil
+	return out.result, nil
 }

@@ -26,11 +26,12 @@ func callInBackground(t *testing.T, b *bridge, server *mcptest.Server, protocol 
 	t.Helper()
 	client := b.tools(protocol)
 	done := make(chan result, 1)
+	before := server.Count("tools/call")
 	go func() {
 		res, err := client.CallTool(context.WithoutCancel(t.Context()), &pb.CallToolRequest{Name: "echo"})
 		done <- result{res, err}
 	}()
-	if _, err := server.WaitFor(t.Context(), "tools/call", server.Count("tools/call")+1); err != nil {
+	if _, err := server.WaitFor(t.Context(), "tools/call", before+1); err != nil {
 		t.Fatal(err)
 	}
 	return done

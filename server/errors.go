@@ -120,14 +120,14 @@ func refuseField(r reason, field, description string) *failure {
 }
 
 // fieldFailure is a field that could not be turned into MCP.
-func fieldFailure(e *convert.FieldError) *failure {
+func (s scope) fieldFailure(e *convert.FieldError) *failure {
 	r := reasonInvalidParams
 	switch e.Reason {
 	case convert.ReasonInvalidJSON, convert.ReasonNotObject, convert.ReasonTooDeep, convert.ReasonNotFinite:
 		r = reasonJSONInvalid
 	case convert.ReasonBothSet, convert.ReasonNotSet, convert.ReasonIDMismatch, convert.ReasonRefusal:
 	}
-	f := refuseField(r, e.Field, e.Description)
+	f := refuseField(r, s.path+e.Field, e.Description)
 	f.fields[0].reason = string(e.Reason)
 	f.cause = e
 	return f
@@ -147,7 +147,8 @@ var (
 type scope struct {
 	target string
 	method string // MCP method
-	name   string // tool or prompt name, or URI
+	name   string // tool or prompt name, URI or task id
+	path   string // what the names of the request's fields begin with
 	era    mcpclient.Era
 	// isolated: the target keeps callers apart, so that an answer is for this one.
 	isolated bool
@@ -171,10 +172,10 @@ func (s scope) classify(ctx context.Context, err error) *failure {
 		return f
 	}
 	if field, ok := errors.AsType[*convert.FieldError](err); ok {
-		return fieldFailure(field)
+		return s.fieldFailure(field)
 	}
 	if errors.Is(err, targets.ErrRequired) {
-		return refuseField(reasonTargetRequired, "target", "several targets are configured, so the request must name one; HealthService.ListTargets lists them")
+		return refuseField(reasonTargetRequired, s.path+"target", "several targets are configured, so the request must name one; HealthService.ListTargets lists them")
 	}
 	if unknown, ok := errors.AsType[*targets.NotFoundError](err); ok {
 		return refuse(reasonTargetNotFound, fmt.Sprintf("there is no target %s; HealthService.ListTargets lists those that are configured", quote(unknown.Name)))
@@ -198,7 +199,9 @@ func (s scope) classify(ctx context.Context, err error) *failure {
 	case errors.Is(err, context.Canceled):
 		return s.canceled(ctx, err, false)
 	}
-	return &failure{reason: reasonInternal, message: "internal error of the bridge; its log has the details", cause: err}
+	f := faulty()
+	f.cause = err
+	return f
 }
 
 // canceled tells a caller that went away from a bridge that shuts down. sent
@@ -213,13 +216,18 @@ func (s scope) canceled(ctx context.Context, err error, sent bool) *failure {
 	return &failure{reason: reasonCanceled, message: s.about("the caller canceled the call"), cause: err}
 }
 
+// faulty is a fault of this side, of which the caller is told no more.
+func faulty() *failure {
+	return refuse(reasonInternal, "internal error of the bridge; its log has the details")
+}
+
 // draining is the end of a call or stream that a shutdown cut short.
 func draining() *failure {
 	return &failure{reason: reasonTargetUnavailable, message: "the bridge is shutting down; try again, another replica may answer", retry: defaultRetry, cause: errDraining}
 }
 
 // safe reports whether running the method twice does no harm.
-func (s scope) safe() bool { return s.method != "tools/call" }
+func (s scope) safe() bool { return s.method != methodCallTool }
 
 func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure {
 	retry := e.RetryAfter
@@ -234,16 +242,26 @@ func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure 
 	case mcpclient.KindTask:
 		return refuse(reasonMCPError, message)
 	case mcpclient.KindRPC:
-		if e.RPC != nil && e.RPC.Code == mcpclient.CodeInvalidParams && strings.HasPrefix(e.Method, "tasks/") {
+		switch {
+		case e.RPC == nil:
+		case e.RPC.Code == mcpclient.CodeInvalidParams && s.method == methodGetTask: // it takes nothing else that could be wrong
+			return s.notFound(reasonTaskNotFound, e.RPC, nil)
+		case e.RPC.Code == mcpclient.CodeInvalidParams && s.method == methodCallTool && strings.HasPrefix(e.Method, "tasks/"):
 			f := s.classifyRPC(e.RPC)
-			f.reason = reasonTaskNotFound
+			f.reason = reasonTaskNotFound // the one that the call became
 			return f
-		}
-		if e.RPC != nil {
+		default:
 			return s.classifyRPC(e.RPC)
 		}
 	case mcpclient.KindInvalid:
+		if e.Sent { // what was not usable is an answer of the caller
+			f := refuseField(reasonInvalidParams, fieldAnswer, e.Message)
+			f.message = message
+			return f
+		}
 		return refuse(reasonInvalidParams, message)
+	case mcpclient.KindInput:
+		return refuse(reasonInputRequired, message+"; answer it, or do not declare in client_capabilities what you do not answer")
 	case mcpclient.KindTimeout:
 		return refuse(reasonTimeout, message)
 	case mcpclient.KindCanceled:
@@ -278,7 +296,7 @@ func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure 
 		return &failure{reason: reasonProtocolVersion, message: message, rpc: e.RPC}
 	case mcpclient.KindInternal:
 	}
-	return refuse(reasonInternal, "internal error of the bridge; its log has the details")
+	return faulty()
 }
 
 // disconnected is a call without a connection, or whose connection ended. What
@@ -351,10 +369,15 @@ func (s scope) classifyRPC(e *jsonrpc.Error) *failure {
 func (s scope) notFound(r reason, rpc *jsonrpc.Error, cause error) *failure {
 	f := &failure{reason: r, rpc: rpc, cause: cause}
 	what, list := "tool", "ToolsService.ListTools"
-	if r == reasonPromptNotFound {
+	switch r {
+	case reasonPromptNotFound:
 		what, list = "prompt", "PromptsService.ListPrompts"
-	} else if r == reasonResourceNotFound {
+	case reasonResourceNotFound:
 		what, list = "resource", "ResourcesService.ListResources"
+	case reasonTaskNotFound:
+		f.message = s.aboutTarget("the server does not know a task " + quote(s.name) + "; it may have ended so long ago that the server forgot it, or belong to another target or mcp-bridge-affinity")
+		return f
+	default:
 	}
 	f.message = s.aboutTarget("there is no " + what + " " + quote(s.name) + "; " + list + " lists those it has")
 	return f

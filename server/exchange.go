@@ -10,10 +10,13 @@ import (
 
 // limits are the times that one HTTP exchange may take at the caller's end.
 type limits struct {
-	body  time.Duration // for the whole request body of a call with one message
-	write time.Duration // for the caller to take the next writeChunk of an answer
-	grace time.Duration // for an answer to go out after the caller's own deadline
-	drain time.Duration // for the rest of a body that nobody reads
+	body   time.Duration // for the whole request body of a call with one message
+	write  time.Duration // for the caller to take the next writeChunk of an answer
+	stream time.Duration // the same for an answer that is a stream
+	grace  time.Duration // for an answer to go out after the caller's own deadline
+	drain  time.Duration // for the rest of a body that nobody reads
+
+	keepAlive time.Duration // without an event on a stream before one that says nothing is sent
 }
 
 // writeChunk is what a caller has to take within limits.write.
@@ -237,6 +240,18 @@ func (x *exchange) endWrite() {
 	defer x.mu.Unlock()
 	x.writeBy = time.Time{}
 	x.writing.Stop()
+}
+
+// hurry gives a stream that has to end less time for what its caller leaves
+// untaken.
+func (x *exchange) hurry() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.limits.write = min(x.limits.write, x.limits.grace)
+	if limit := x.writeLimit(); !x.over && !x.writeBy.IsZero() && limit.Before(x.writeBy) {
+		x.writeBy = limit
+		x.writing.Reset(time.Until(limit))
+	}
 }
 
 // expireWrite ends a write that the caller does not take: the connection on

@@ -62,6 +62,7 @@ func (s healthService) describe(ctx context.Context, target *targets.Target, sta
 	if server == nil {
 		return out
 	}
+	out.InteractiveOnly = server.Era == mcpclient.EraLegacy
 	out.Era, out.ProtocolVersion = eraOf(server.Era), strings.ToValidUTF8(server.ProtocolVersion, string(utf8.RuneError))
 	if server.Instructions != "" {
 		out.Instructions = new(strings.ToValidUTF8(server.Instructions, string(utf8.RuneError)))

@@ -74,7 +74,11 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if timeout != nil {
 		deadline = start.Add(*timeout)
 	}
-	x := newExchange(w, req, r.limits, deadline, known && route.stream&connect.StreamTypeClient != 0)
+	limits := r.limits
+	if known && route.stream&connect.StreamTypeServer != 0 {
+		limits.write = limits.stream
+	}
+	x := newExchange(w, req, limits, deadline, known && route.stream&connect.StreamTypeClient != 0)
 	defer x.end()
 
 	switch {
@@ -89,9 +93,10 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		x.Header().Set("Connection", "close") // the caller may go on sending for as long as it likes
 		r.refuse(x, req, start, refuse(reasonMethodNotSupported, "this method streams in both directions, which HTTP/1.1 cannot; use HTTP/2"))
 	default:
-		peer := &Peer{Protocol: req.Proto, Addr: req.RemoteAddr, TLS: req.TLS, ReadDeadline: x.setReadDeadline}
+		body := x.body(req.Body)
+		peer := &Peer{Protocol: req.Proto, Addr: req.RemoteAddr, TLS: req.TLS, ReadDeadline: x.setReadDeadline, StopReading: func() { _ = body.Close() }, hurry: x.hurry}
 		inner := req.WithContext(WithPeer(req.Context(), peer))
-		inner.Body = x.body(req.Body)
+		inner.Body = body
 		route.handler.ServeHTTP(x, inner)
 		if x.bare != 0 {
 			r.explain(x, req, start)

@@ -32,6 +32,12 @@ type Peer struct {
 	// ReadDeadline bounds reading the rest of the request, to end a read that
 	// waits for the caller; nil when the listener cannot.
 	ReadDeadline func(time.Time) error
+	// StopReading ends reading the request for good, also a read that waits for
+	// the caller; what still comes is dropped, and the answer is not disturbed. nil
+	// when the listener cannot.
+	StopReading func()
+
+	hurry func() // a stream that ends waits less for a slow reader; nil when the listener cannot
 }
 
 type peerKey struct{}
@@ -118,6 +124,9 @@ func (s *Server) drain(next connect.ServerFunc) connect.ServerFunc {
 		peer := PeerFrom(ctx)
 		stop := context.AfterFunc(s.draining, func() {
 			cancel(errDraining)
+			if peer.hurry != nil {
+				peer.hurry()
+			}
 			if spec.StreamType&connect.StreamTypeClient != 0 {
 				// A Receive that waits for the caller does not see ctx.
 				peer.readDeadline(longAgo())
@@ -140,7 +149,7 @@ func (s *Server) recoverPanics(next connect.ServerFunc) connect.ServerFunc {
 			if value := recover(); value != nil {
 				s.log.LogAttrs(ctx, slog.LevelError, "panic in a call",
 					slog.String("procedure", spec.Procedure), slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
-				err = scope{}.build(refuse(reasonInternal, "internal error of the bridge; its log has the details"))
+				err = scope{}.build(faulty())
 			}
 		}()
 		return next(ctx, spec, stream)

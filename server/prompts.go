@@ -36,30 +36,25 @@ func (s promptsService) GetPrompt(ctx context.Context, req *pb.GetPromptRequest)
 	if err != nil {
 		return nil, about.fail(ctx, err)
 	}
-	look := lookup{reasonPromptNotFound, (*mcpclient.Client).KnowsPrompt}
-	result, err := s.run(ctx, req.GetTarget(), &about, look, func(c *mcpclient.Client) (*mcpclient.Result, error) {
-		return c.GetPrompt(ctx, req.GetName(), req.GetArguments(), options)
+	result, err := s.run(ctx, req.GetTarget(), &about, upstream{
+		look:   lookup{reasonPromptNotFound, (*mcpclient.Client).KnowsPrompt},
+		visits: req.GetClientCapabilities().GetElicitation().GetUrl(),
+		send: func(ctx context.Context, c *mcpclient.Client) (*mcpclient.Result, error) {
+			return c.GetPrompt(ctx, req.GetName(), req.GetArguments(), options)
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	res := &pb.GetPromptResponse{}
-	switch result.Type {
-	case mcpclient.ResultComplete:
-		outcome, convertErr := convert.GetPromptResult(result.Raw, req.GetJsonFormat())
-		res.Outcome, err = &pb.GetPromptResponse_Result{Result: outcome}, convertErr
-		if continues(options) {
-			doNotStore(ctx)
-		}
-	case mcpclient.ResultInputRequired:
-		outcome, convertErr := convert.InputRequired(result.Raw, req.GetJsonFormat())
-		res.Outcome, err = &pb.GetPromptResponse_InputRequired{InputRequired: outcome}, convertErr
-		doNotStore(ctx)
-	default:
-		return nil, about.build(about.unexpectedType(result))
-	}
+	out, err := outcomeOf(about, result, req.GetJsonFormat(), convert.GetPromptResult)
 	if err != nil {
-		return nil, about.build(about.badReply(err))
+		return nil, err
 	}
-	return res, nil
+	if out.input != nil || continues(options) {
+		doNotStore(ctx)
+	}
+	if out.input != nil {
+		return &pb.GetPromptResponse{Outcome: &pb.GetPromptResponse_InputRequired{InputRequired: out.input}}, nil
+	}
+	return &pb.GetPromptResponse{Outcome: &pb.GetPromptResponse_Result{Result: out.result}}, nil
 }

@@ -30,7 +30,7 @@ func TestReflectionListsAndDescribesEveryService(t *testing.T) {
 	slices.Sort(services)
 	want := []protoreflect.FullName{
 		"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
-		"mcpbridge.v1.CompletionService", "mcpbridge.v1.HealthService", "mcpbridge.v1.PromptsService", "mcpbridge.v1.ResourcesService", "mcpbridge.v1.ToolsService",
+		"mcpbridge.v1.CompletionService", "mcpbridge.v1.HealthService", "mcpbridge.v1.PromptsService", "mcpbridge.v1.ResourcesService", "mcpbridge.v1.TasksService", "mcpbridge.v1.ToolsService",
 	}
 	if diff := cmp.Diff(want, services); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)

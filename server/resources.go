@@ -53,36 +53,32 @@ func (s resourcesService) ReadResource(ctx context.Context, req *pb.ReadResource
 	if err != nil {
 		return nil, about.fail(ctx, err)
 	}
-	look := lookup{reasonResourceNotFound, (*mcpclient.Client).KnowsResource}
-	result, err := s.run(ctx, req.GetTarget(), &about, look, func(c *mcpclient.Client) (*mcpclient.Result, error) {
-		return c.ReadResource(ctx, req.GetUri(), options)
+	result, err := s.run(ctx, req.GetTarget(), &about, upstream{
+		look:   lookup{reasonResourceNotFound, (*mcpclient.Client).KnowsResource},
+		visits: req.GetClientCapabilities().GetElicitation().GetUrl(),
+		send: func(ctx context.Context, c *mcpclient.Client) (*mcpclient.Result, error) {
+			return c.ReadResource(ctx, req.GetUri(), options)
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	res := &pb.ReadResourceResponse{}
-	switch result.Type {
-	case mcpclient.ResultComplete:
-		outcome, convertErr := convert.ReadResourceResult(result.Raw, req.GetJsonFormat())
-		res.Outcome, err = &pb.ReadResourceResponse_Result{Result: outcome}, convertErr
-		if continues(options) {
-			doNotStore(ctx)
-		} else {
-			fresh := readFreshness(outcome)
-			fresh.private = fresh.private || about.isolated
-			cacheFor(ctx, fresh)
-		}
-	case mcpclient.ResultInputRequired:
-		outcome, convertErr := convert.InputRequired(result.Raw, req.GetJsonFormat())
-		res.Outcome, err = &pb.ReadResourceResponse_InputRequired{InputRequired: outcome}, convertErr
-		doNotStore(ctx)
-	default:
-		return nil, about.build(about.unexpectedType(result))
-	}
+	out, err := outcomeOf(about, result, req.GetJsonFormat(), convert.ReadResourceResult)
 	if err != nil {
-		return nil, about.build(about.badReply(err))
+		return nil, err
 	}
-	return res, nil
+	if out.input != nil {
+		doNotStore(ctx)
+		return &pb.ReadResourceResponse{Outcome: &pb.ReadResourceResponse_InputRequired{InputRequired: out.input}}, nil
+	}
+	if continues(options) {
+		doNotStore(ctx)
+	} else {
+		fresh := readFreshness(out.result)
+		fresh.private = fresh.private || about.isolated
+		cacheFor(ctx, fresh)
+	}
+	return &pb.ReadResourceResponse{Outcome: &pb.ReadResourceResponse_Result{Result: out.result}}, nil
 }
 
 // readFreshness is a result's ttlMs and cacheScope; anything but public is

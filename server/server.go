@@ -52,6 +52,12 @@ const (
 	// defaultWriteTimeout bounds how long a caller may leave an answer untaken
 	// that is ready for it.
 	defaultWriteTimeout = 30 * time.Second
+	// defaultStreamTimeout is the same for the events of a stream: its caller may
+	// be busy for a while with those it has, and what waits meanwhile is bounded.
+	defaultStreamTimeout = 5 * time.Minute
+	// defaultKeepAlive is how long a stream may be silent: proxies commonly close
+	// streams after a minute.
+	defaultKeepAlive = 30 * time.Second
 	// defaultAnswerGrace lets the news of a passed deadline reach the caller.
 	defaultAnswerGrace = 5 * time.Second
 	// defaultDrainTimeout bounds the wait for the rest of a request body that
@@ -107,10 +113,12 @@ func New(opts Options) (*Server, error) {
 		opts.ListBudget = defaultListBudget
 	}
 	opts.limits = limits{
-		body:  cmp.Or(opts.limits.body, defaultBodyTimeout),
-		write: cmp.Or(opts.limits.write, defaultWriteTimeout),
-		grace: cmp.Or(opts.limits.grace, defaultAnswerGrace),
-		drain: cmp.Or(opts.limits.drain, defaultDrainTimeout),
+		body:      cmp.Or(opts.limits.body, defaultBodyTimeout),
+		write:     cmp.Or(opts.limits.write, defaultWriteTimeout),
+		stream:    cmp.Or(opts.limits.stream, defaultStreamTimeout),
+		grace:     cmp.Or(opts.limits.grace, defaultAnswerGrace),
+		drain:     cmp.Or(opts.limits.drain, defaultDrainTimeout),
+		keepAlive: cmp.Or(opts.limits.keepAlive, defaultKeepAlive),
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -123,13 +131,14 @@ func New(opts Options) (*Server, error) {
 	s.rpc = connect.NewServer(interceptors...)
 	services := []string{
 		mcpbridgev1connect.ToolsServiceName, mcpbridgev1connect.ResourcesServiceName, mcpbridgev1connect.PromptsServiceName,
-		mcpbridgev1connect.CompletionServiceName, mcpbridgev1connect.HealthServiceName,
+		mcpbridgev1connect.CompletionServiceName, mcpbridgev1connect.TasksServiceName, mcpbridgev1connect.HealthServiceName,
 	}
-	calls := &caller{targets: opts.Targets, log: opts.Logger, budget: opts.ListBudget}
+	calls := &caller{targets: opts.Targets, log: opts.Logger, budget: opts.ListBudget, keepAlive: opts.limits.keepAlive}
 	mcpbridgev1connect.RegisterToolsServiceHandler(s.rpc, toolsService{calls})
 	mcpbridgev1connect.RegisterResourcesServiceHandler(s.rpc, resourcesService{calls})
 	mcpbridgev1connect.RegisterPromptsServiceHandler(s.rpc, promptsService{calls})
 	mcpbridgev1connect.RegisterCompletionServiceHandler(s.rpc, completionService{calls})
+	mcpbridgev1connect.RegisterTasksServiceHandler(s.rpc, tasksService{calls})
 	mcpbridgev1connect.RegisterHealthServiceHandler(s.rpc, healthService{calls})
 	if err := registerHealth(s.draining, s.rpc, opts.Targets, services); err != nil {
 		return nil, err

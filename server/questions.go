@@ -1,0 +1,340 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/mcpclient"
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/server/internal/convert"
+)
+
+const (
+	// maxQuestions bounds the questions of one call that are open at once.
+	maxQuestions = 64
+	// maxWithdrawn bounds the withdrawn questions that are remembered, because an
+	// answer to them may be on its way.
+	maxWithdrawn = 1024
+)
+
+// Codes and text of refusals that MCP or the client library define.
+const (
+	codeRejected   = -1     // 2025-11-25 client/sampling, Error Handling
+	codeOverloaded = -32000 // as mcpclient.DispatchOptions
+	elicitCancel   = `{"action":"cancel"}`
+)
+
+// questions are those of one interactive call, between the server, which asks
+// through [mcpclient.CallOptions].Answer, and the caller, which hears of them by
+// the feed.
+type questions struct {
+	events   *feed
+	format   pb.JsonFormat
+	declared mcpclient.Capabilities
+	roots    []mcpclient.Root // of the configuration
+
+	hungUp chan struct{} // closed when the caller sends no more
+
+	// The following are set before the call begins.
+	modern bool            // the server is
+	ended  <-chan struct{} // closed when the call is cancelled
+
+	mu        sync.Mutex // protects the fields below
+	last      int        // question; ids count from 1
+	open      map[string]chan reply
+	withdrawn []string // ids, oldest first
+	silent    bool     // hungUp is closed
+	refused   *failure // why the first question was refused that a call cannot go on without
+	rejected  *failure // what was wrong with a message of the caller
+}
+
+// reply is the caller's answer; exactly one field is set.
+type reply struct {
+	result jsontext.Value
+	refuse *jsonrpc.Error
+}
+
+func newQuestions(events *feed, format pb.JsonFormat, c *pb.ClientCapabilities, roots []mcpclient.Root) *questions {
+	q := &questions{events: events, format: format, roots: roots, open: map[string]chan reply{}, hungUp: make(chan struct{})}
+	if e := c.GetElicitation(); e != nil {
+		q.declared.ElicitationForm, q.declared.ElicitationURL = e.GetForm() || !e.GetUrl(), e.GetUrl()
+	}
+	if s := c.GetSampling(); s != nil {
+		q.declared.Sampling, q.declared.SamplingTools, q.declared.SamplingContext = true, s.GetTools(), s.GetContext()
+	}
+	q.declared.Roots = c.GetRoots() != nil
+	return q
+}
+
+// asksForAny reports whether the caller answers anything.
+func (q *questions) asksForAny() bool {
+	d := &q.declared
+	return d.ElicitationForm || d.ElicitationURL || d.Sampling || d.Roots
+}
+
+// answer is [mcpclient.CallOptions].Answer.
+func (q *questions) answer(ctx context.Context, method string, params jsontext.Value) (jsontext.Value, error) {
+	if method == methodRoots && !q.declared.Roots && len(q.roots) > 0 {
+		return q.ownRoots()
+	}
+	if rpc := q.undeclared(method, params); rpc != nil {
+		q.note(method, reasonCapabilityRequired, "the server asks the caller for "+quote(method)+", which client_capabilities does not declare; declare it and answer the question, or call without it")
+		return nil, rpc
+	}
+	asked, err := convert.Question(method, params, q.format)
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: mcpclient.CodeInvalidParams, Message: "the params of " + method + " are malformed"}
+	}
+	return q.put(ctx, asked)
+}
+
+// undeclared refuses what the caller did not declare, as the client does for
+// itself.
+func (q *questions) undeclared(method string, params jsontext.Value) *jsonrpc.Error {
+	d := &q.declared
+	switch method {
+	case methodElicit:
+		mode := "form"
+		if value := memberOf(params, "mode"); value != nil {
+			mode, _ = unquote(value)
+		}
+		if mode == "form" && d.ElicitationForm || mode == "url" && d.ElicitationURL {
+			return nil
+		}
+		return &jsonrpc.Error{Code: mcpclient.CodeInvalidParams, Message: fmt.Sprintf("this client did not declare elicitation of mode %.20q", mode)}
+	case methodSample:
+		switch {
+		case !d.Sampling:
+			return &jsonrpc.Error{Code: mcpclient.CodeMethodNotFound, Message: "Sampling not supported"}
+		case !d.SamplingTools && (memberOf(params, "tools") != nil || memberOf(params, "toolChoice") != nil):
+			return &jsonrpc.Error{Code: mcpclient.CodeInvalidParams, Message: "this client did not declare sampling.tools"}
+		}
+		return nil
+	case methodRoots:
+		if d.Roots {
+			return nil
+		}
+		return noRoots()
+	}
+	return &jsonrpc.Error{Code: mcpclient.CodeMethodNotFound, Message: "method not found: this client declared no capability for it"}
+}
+
+func (q *questions) ownRoots() (jsontext.Value, error) {
+	return json.Marshal(map[string][]mcpclient.Root{"roots": q.roots})
+}
+
+// put hands a question to the caller and waits for the answer.
+func (q *questions) put(ctx context.Context, asked *pb.InputRequest) (jsontext.Value, error) {
+	q.mu.Lock()
+	if q.silent {
+		q.mu.Unlock()
+		return q.unheard(asked.GetMethod())
+	}
+	if len(q.open) >= maxQuestions {
+		q.mu.Unlock()
+		q.note(asked.GetMethod(), reasonOverloaded, fmt.Sprintf("the server has %d questions open at once, and one call may have no more", maxQuestions))
+		return nil, &jsonrpc.Error{Code: codeOverloaded, Message: "Client overloaded"}
+	}
+	q.last++
+	asked.Id = strconv.Itoa(q.last)
+	answered := make(chan reply, 1)
+	q.open[asked.GetId()] = answered
+	q.events.ask(asked)
+	q.mu.Unlock()
+	select {
+	case r := <-answered:
+		return r.both()
+	case <-q.hungUp: // what was sent before that counts
+		select {
+		case r := <-answered:
+			return r.both()
+		default:
+			return q.unheard(asked.GetMethod())
+		}
+	case <-ctx.Done():
+		select {
+		case <-q.ended: // which the caller hears of
+		default:
+			if !q.modern { // whose questions end with the call alone
+				q.withdraw(asked.GetId())
+			}
+		}
+		return nil, ctx.Err()
+	}
+}
+
+func (r reply) both() (jsontext.Value, error) {
+	if r.refuse != nil {
+		return nil, r.refuse
+	}
+	return r.result, nil
+}
+
+// unheard is the refusal on behalf of a caller that sends no more.
+func (q *questions) unheard(method string) (jsontext.Value, error) {
+	switch method {
+	case methodElicit:
+		return jsontext.Value(elicitCancel), nil
+	case methodRoots:
+		if len(q.roots) > 0 {
+			return q.ownRoots()
+		}
+	}
+	q.note(method, reasonInputRequired, "the server asked for "+quote(method)+" after the caller had closed its side of the stream, and cannot go on without an answer; keep it open until the outcome")
+	if method == methodSample {
+		return nil, &jsonrpc.Error{Code: codeRejected, Message: "User rejected sampling request"}
+	}
+	return nil, noRoots()
+}
+
+func noRoots() *jsonrpc.Error {
+	return &jsonrpc.Error{Code: mcpclient.CodeMethodNotFound, Message: "Roots not supported"}
+}
+
+// note keeps the first reason for which a modern server's call has to end: all
+// but an elicitation cannot be refused there.
+func (q *questions) note(method string, r reason, text string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.refused == nil && method != methodElicit {
+		q.refused = refuse(r, text)
+	}
+}
+
+// refusal is what note kept; nil when there was nothing.
+func (q *questions) refusal() *failure {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.refused
+}
+
+// reject keeps what was wrong with a message of the caller.
+func (q *questions) reject(f *failure) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.rejected = f
+}
+
+// rejection is what reject kept; nil when there was nothing.
+func (q *questions) rejection() *failure {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.rejected
+}
+
+// withdraw ends a question that needs no answer any more.
+func (q *questions) withdraw(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, open := q.open[id]; !open {
+		return
+	}
+	delete(q.open, id)
+	if !q.events.withdraw(id) {
+		return
+	}
+	if len(q.withdrawn) == maxWithdrawn {
+		q.withdrawn = slices.Delete(q.withdrawn, 0, 1)
+	}
+	q.withdrawn = append(q.withdrawn, id)
+}
+
+// hangUp notes that the caller sends no more: what is open is refused.
+func (q *questions) hangUp() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.silent {
+		q.silent = true
+		close(q.hungUp)
+	}
+}
+
+// take hands an answer of the caller to its question. The error is the caller's
+// mistake.
+func (q *questions) take(r *pb.InputResponse) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	id := r.GetId()
+	answered, open := q.open[id]
+	if !open {
+		if i := slices.Index(q.withdrawn, id); i >= 0 { // it crossed the withdrawal
+			q.withdrawn = slices.Delete(q.withdrawn, i, i+1)
+			return nil
+		}
+		if n, err := strconv.Atoi(id); err == nil && n > 0 && n <= q.last {
+			return refuseField(reasonInvalidParams, fieldAnswer+".id", "names a question that was answered already; answer each question once")
+		}
+		return refuseField(reasonInvalidParams, fieldAnswer+".id", "names no question of this call; use the id of an input_request of this stream")
+	}
+	answer, err := readAnswer(r)
+	if err != nil {
+		return err
+	}
+	delete(q.open, id)
+	answered <- answer
+	return nil
+}
+
+// readAnswer reads the answer in a response.
+func readAnswer(r *pb.InputResponse) (reply, error) {
+	e := r.GetError()
+	if e == nil {
+		result, err := convert.Arguments(r.GetResult(), r.ResultJson, fieldAnswer+".result")
+		if err == nil && result == nil {
+			err = refuseField(reasonInvalidParams, fieldAnswer, "holds no answer; set result, result_json or error")
+		}
+		return reply{result: result}, err
+	}
+	if r.GetResult() != nil || r.ResultJson != nil {
+		return reply{}, refuseField(reasonInvalidParams, fieldAnswer, "holds both a result and an error; set one of them")
+	}
+	out := &jsonrpc.Error{Code: e.GetCode(), Message: e.GetMessage()}
+	if e.DataJson != nil {
+		out.Data = jsontext.Value(e.GetDataJson())
+		if out.Data.Compact() != nil {
+			return reply{}, refuseField(reasonJSONInvalid, fieldAnswer+".error.data_json", "is not valid JSON; give one JSON value, or leave it unset")
+		}
+	}
+	return reply{refuse: out}, nil
+}
+
+// visit asks the caller to have a user visit URLs, all of them at once. accepted
+// is false when one of them was declined. The error is the caller's mistake, or
+// ctx's.
+func (q *questions) visit(ctx context.Context, demanded visits) (accepted bool, err error) {
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type end struct {
+		action string
+		err    error
+	}
+	ends := make(chan end, len(demanded))
+	for _, one := range demanded {
+		go func() {
+			raw, err := q.answer(asking, methodElicit, one.params)
+			action, _ := unquote(memberOf(raw, "action"))
+			ends <- end{action, err}
+		}()
+	}
+	accepted = true
+	for range demanded {
+		one := <-ends
+		if one.err == nil && err == nil && !slices.Contains([]string{"accept", "decline", "cancel"}, one.action) {
+			err = refuseField(reasonInvalidParams, fieldAnswer, fmt.Sprintf("has the action %.40q, which an elicitation does not have; use accept, decline or cancel", one.action))
+		}
+		if accepted = accepted && one.action == "accept"; !accepted {
+			cancel() // the call cannot go on, so that the others need no answer
+		}
+	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return accepted, err
+}
