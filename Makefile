@@ -75,6 +75,10 @@ bench: ## Measure the CPU per call beside a bare POST and the official SDK
 bench-client: ## Measure the client's CPU and allocations beside the official SDK's (Linux)
 	cd test && $(GO) run ./clientbench
 
+.PHONY: bench-watchers
+bench-watchers: ## Measure the memory of ten thousand idle watches (Linux)
+	cd test && $(GO) run ./bench/watchers
+
 .PHONY: bench-micro
 bench-micro: ## Run the microbenchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...

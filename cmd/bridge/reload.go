@@ -54,9 +54,11 @@ func (r *reloader) start(ctx context.Context) (stop func()) {
 			work.Wait()
 			close(done)
 		}()
+		limit := time.NewTimer(stopTime)
+		defer limit.Stop()
 		select {
 		case <-done:
-		case <-time.After(stopTime):
+		case <-limit.C:
 			r.log.WarnContext(ctx, "a reload of the configuration does not end; its files may be on a file system that does not answer")
 			return
 		}
