@@ -95,7 +95,7 @@ func TestACallerThatLeavesAtAnyMomentCancelsAtMostOnce(t *testing.T) {
 						wantRest(t, s, "outcome done", "end")
 					}
 					cancel()
-					_ = <-done
+					wait(done)
 					wantCancelled(t, server, want)
 				})
 			}
@@ -138,7 +138,7 @@ func TestACallerThatLeavesAnInteractiveCallCancelsAtMostOnce(t *testing.T) {
 					if _, err := d.stream.Receive(); err == nil { // after the deadline
 						t.Error("an event came")
 					}
-					_ = <-done
+					wait(done)
 					wantCancelled(t, server, 0)
 					return
 				default:
@@ -160,7 +160,7 @@ func TestACallerThatLeavesAnInteractiveCallCancelsAtMostOnce(t *testing.T) {
 				}
 				cancel()
 				_ = d.stream.Close() // net/http looks at ctx again only when it has something to send
-				_ = <-done
+				wait(done)
 				wantCancelled(t, server, want)
 			})
 		}

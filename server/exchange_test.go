@@ -145,6 +145,13 @@ func returned() (connect.ServerInterceptor, <-chan error) {
 	}, done
 }
 
+// wait waits for a handler to return, however it ended.
+func wait(done <-chan error) {
+	for range done {
+		return
+	}
+}
+
 // bulky has a tool whose answer no buffer between here and a caller holds.
 func bulky() *mcptest.Server {
 	server := shop(mcptest.Modern)

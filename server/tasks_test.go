@@ -356,7 +356,7 @@ func TestAWatchIsKeptAliveAndEndsWithItsCaller(t *testing.T) {
 	s := &taskStream{t, stream}
 	s.want("working", "alive", "alive")
 	cancel()
-	_ = <-done
+	wait(done)
 	if n := server.Count("tasks/get"); n > 2 { // the second when the server acknowledged the subscription
 		t.Errorf("%d polls", n)
 	}
