@@ -26,6 +26,20 @@ mark() {
 	cat "$@" | cksum >"$cache/$name.stamp"
 }
 
+# venv FIXTURE FOLDER IMPORT: a virtual environment with what a fixture needs.
+venv() {
+	stamp "$1" "fixtures/$1/requirements.txt" && return
+	echo "setup: Python packages of fixtures/$1" >&2
+	rm -rf "${cache:?}/$2"
+	python3 -m venv "$cache/$2" ||
+		fail "python3 -m venv failed (on Debian and Ubuntu install python3-venv)"
+	"$cache/$2/bin/pip" install --quiet --disable-pip-version-check --no-deps -r "fixtures/$1/requirements.txt" ||
+		fail "pip install failed (see above; is PyPI reachable?)"
+	"$cache/$2/bin/python" -c "$3" ||
+		fail "the installed Python packages do not import"
+	mark "$1" "fixtures/$1/requirements.txt"
+}
+
 if ! command -v node >/dev/null || ! command -v npm >/dev/null; then
 	missing "node and npm are not on PATH"
 elif ! stamp npm npm/package-lock.json; then
@@ -41,16 +55,9 @@ if ! command -v python3 >/dev/null; then
 	missing "python3 is not on PATH"
 elif ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
 	missing "python3 is $(python3 -V 2>&1), the MCP package needs 3.10 or newer"
-elif ! stamp python fixtures/python/requirements.txt; then
-	echo "setup: Python packages" >&2
-	rm -rf "$cache/venv"
-	python3 -m venv "$cache/venv" ||
-		fail "python3 -m venv failed (on Debian and Ubuntu install python3-venv)"
-	"$cache/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r fixtures/python/requirements.txt ||
-		fail "pip install failed (see above; is PyPI reachable?)"
-	"$cache/venv/bin/python" -c 'import mcp.server.mcpserver, uvicorn' ||
-		fail "the installed Python packages do not import"
-	mark python fixtures/python/requirements.txt
+else
+	venv python venv 'import mcp.server.mcpserver, uvicorn'
+	venv fastmcp venv-fastmcp 'import fastmcp, fastmcp_tasks'
 fi
 
 if [ "$(cat "$cache/grpcurl.stamp" 2>/dev/null)" != "$grpcurl_version" ] || [ ! -x "$cache/bin/grpcurl" ]; then

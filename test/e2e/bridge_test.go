@@ -96,6 +96,7 @@ type clients struct {
 	prompts    mcpbridgev1connect.PromptsServiceClient
 	completion mcpbridgev1connect.CompletionServiceClient
 	health     mcpbridgev1connect.HealthServiceClient
+	tasks      mcpbridgev1connect.TasksServiceClient
 }
 
 // clients calls the bridge over cleartext HTTP/2; gRPC unless options say otherwise.
@@ -108,6 +109,11 @@ func (b *bridge) clients(t *testing.T, options ...connecthttp.Option) clients {
 	if len(options) == 0 {
 		options = append(options, connecthttp.WithGRPC())
 	}
+	return b.clientsOver(transport, options...)
+}
+
+// clientsOver calls the bridge by way of an HTTP transport.
+func (b *bridge) clientsOver(transport *http.Transport, options ...connecthttp.Option) clients {
 	options = append(options, connecthttp.WithReadMaxBytes(64<<20))
 	client := connect.NewClient(connecthttp.NewTransport(&http.Client{Transport: transport}, "http://"+b.addr, options...))
 	return clients{
@@ -116,6 +122,7 @@ func (b *bridge) clients(t *testing.T, options ...connecthttp.Option) clients {
 		prompts:    mcpbridgev1connect.NewPromptsServiceClient(client),
 		completion: mcpbridgev1connect.NewCompletionServiceClient(client),
 		health:     mcpbridgev1connect.NewHealthServiceClient(client),
+		tasks:      mcpbridgev1connect.NewTasksServiceClient(client),
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // faults are the numbers of what users of MCP gateways ran into, about sessions, isolation, bad targets, timeouts and
 // child processes. Each has a test whose name begins with TestFaultNN.
-var faults = []int{1, 3, 5, 6, 8, 10, 11, 13, 15, 16, 18, 20, 21, 23, 25, 26, 28, 30, 31, 33, 35, 36, 63, 65, 66, 78}
+var faults = []int{1, 3, 5, 6, 8, 10, 11, 13, 15, 16, 18, 20, 21, 23, 25, 26, 28, 30, 31, 33, 35, 36, 63, 65, 66, 71, 73, 75, 78}
 
 // inServer are those whose test is in package server, because no listener can produce them yet.
 var inServer = []int{11}
