@@ -173,8 +173,12 @@ func TestAStreamEndsWhenTheBridgeShutsDown(t *testing.T) {
 			b := one(t, asker(era)).ready()
 			s := b.begin(t.Context(), overGRPC, everything(), askForm)
 			s.want("ask 1 elicitation/create")
-			silent := one(t, tooled(era, mcptest.Silence())).ready()
+			waiting := tooled(era, mcptest.Silence())
+			silent := one(t, waiting).ready()
 			quiet := silent.stream(t.Context(), overConnect, workAt(pb.LogLevel_LOG_LEVEL_DEBUG))
+			if _, err := waiting.WaitFor(t.Context(), "tools/call", 1); err != nil {
+				t.Fatal(err)
+			}
 			for _, server := range []*bridge{b, silent} {
 				go server.beginDrain()
 			}
