@@ -7,7 +7,6 @@ import (
 
 	"connectrpc.com/connect/v2"
 
-	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
 )
 
@@ -164,27 +163,5 @@ func TestACallerThatLeavesAnInteractiveCallCancelsAtMostOnce(t *testing.T) {
 				wantCancelled(t, server, want)
 			})
 		}
-	}
-}
-
-func TestAStreamEndsWhenTheBridgeShutsDown(t *testing.T) {
-	for name, era := range eras {
-		t.Run(name, func(t *testing.T) {
-			b := one(t, asker(era)).ready()
-			s := b.begin(t.Context(), overGRPC, everything(), askForm)
-			s.want("ask 1 elicitation/create")
-			waiting := tooled(era, mcptest.Silence())
-			silent := one(t, waiting).ready()
-			quiet := silent.stream(t.Context(), overConnect, workAt(pb.LogLevel_LOG_LEVEL_DEBUG))
-			if _, err := waiting.WaitFor(t.Context(), "tools/call", 1); err != nil {
-				t.Fatal(err)
-			}
-			for _, server := range []*bridge{b, silent} {
-				go server.beginDrain()
-			}
-			s.wantError(connect.CodeUnavailable, reasonTargetUnavailable, "", "shutting down")
-			_, err := quiet.stream.Receive()
-			wantError(t, err, connect.CodeUnavailable, reasonTargetUnavailable, "shutting down")
-		})
 	}
 }

@@ -208,9 +208,10 @@ func (s scope) classify(ctx context.Context, err error) *failure {
 // is true once the server may have begun to act.
 func (s scope) canceled(ctx context.Context, err error, sent bool) *failure {
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errForced) && sent && !s.safe():
+	case !errors.Is(cause, errForced) && !errors.Is(cause, errDraining):
+	case sent && !s.safe():
 		return &failure{reason: reasonOutcomeUnknown, message: s.about("the bridge shut down while the call was running; whether it was carried out is not known"), cause: err}
-	case errors.Is(cause, errForced), errors.Is(cause, errDraining):
+	default:
 		return draining()
 	}
 	return &failure{reason: reasonCanceled, message: s.about("the caller canceled the call"), cause: err}

@@ -41,15 +41,12 @@ func (s toolsService) CallToolInteractive(ctx context.Context, stream mcpbridgev
 	asked := newQuestions(events, call.format, start.GetCall().GetClientCapabilities(), found.Roots())
 	running := s.beside(ctx, func(ctx context.Context) (*mcpclient.Result, *failure) {
 		result, f := s.try(ctx, found, &about, asked.upstream(call))
-		if why := asked.refusal(); why != nil && f != nil && errors.Is(f.cause, mcpclient.ErrInputRefused) {
-			f = &failure{reason: why.reason, message: about.about(why.message), cause: f.cause}
-		}
-		return result, f
+		return result, asked.explain(about, f)
 	})
 	defer running.end()
 	reading := s.beside(ctx, func(context.Context) (*mcpclient.Result, *failure) {
 		err := asked.listen(stream.Receive)
-		if err != nil {
+		if err != nil && ctx.Err() == nil { // else the call ends by that
 			asked.reject(mistakes.classify(ctx, err))
 			running.cancel(err)
 		}
@@ -63,20 +60,13 @@ func (s toolsService) CallToolInteractive(ctx context.Context, stream mcpbridgev
 		woken: events.woken, open: stream.SendHeaders, send: stream.Send, quiet: s.keepAlive,
 		alive: &pb.CallToolInteractiveResponse{Event: &pb.CallToolInteractiveResponse_KeepAlive{KeepAlive: &pb.KeepAlive{}}},
 	}
-	if err := p.run(running.over); err != nil {
-		return err
-	}
-	if f := asked.rejection(); f != nil && ctx.Err() == nil {
-		return mistakes.build(f)
-	}
-	if running.failed != nil {
-		return about.build(running.failed)
-	}
-	res, err := call.response(about, running.result)
-	if err != nil {
-		return err
-	}
-	return stream.Send(&pb.CallToolInteractiveResponse{Event: &pb.CallToolInteractiveResponse_Outcome{Outcome: res}})
+	return running.tell(ctx, p.run, &about, func() error {
+		res, err := call.response(about, running.result)
+		if err != nil {
+			return err
+		}
+		return stream.Send(&pb.CallToolInteractiveResponse{Event: &pb.CallToolInteractiveResponse_Outcome{Outcome: res}})
+	})
 }
 
 // stopReading ends work that reads what the caller sends. Where the listener

@@ -112,35 +112,6 @@ func (s *Server) logCall(ctx context.Context, spec connect.Spec, info *connect.C
 	s.log.LogAttrs(ctx, slog.LevelDebug, "call", append(attrs, slog.String("code", code))...)
 }
 
-// drain ends streams when the bridge shuts down; calls with one request and
-// one answer finish.
-func (s *Server) drain(next connect.ServerFunc) connect.ServerFunc {
-	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
-		if spec.StreamType == connect.StreamTypeUnary {
-			return next(ctx, spec, stream)
-		}
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		peer := PeerFrom(ctx)
-		stop := context.AfterFunc(s.draining, func() {
-			cancel(errDraining)
-			if peer.hurry != nil {
-				peer.hurry()
-			}
-			if spec.StreamType&connect.StreamTypeClient != 0 {
-				// A Receive that waits for the caller does not see ctx.
-				peer.readDeadline(longAgo())
-			}
-		})
-		defer stop()
-		err := next(ctx, spec, stream)
-		if err != nil && errors.Is(context.Cause(ctx), errDraining) {
-			return scope{}.build(draining())
-		}
-		return err
-	}
-}
-
 // recoverPanics turns a panic into an error that says nothing of it. It is
 // inside telemetry and log, so that they see the error.
 func (s *Server) recoverPanics(next connect.ServerFunc) connect.ServerFunc {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -82,6 +83,23 @@ func (c *caller) beside(ctx context.Context, f func(context.Context) (*mcpclient
 func (w *work) end() {
 	w.cancel(nil)
 	<-w.over
+}
+
+// tell sends the events of a call, then its outcome. When that fails, what is
+// known of the call itself is the error.
+func (w *work) tell(ctx context.Context, events func(<-chan struct{}) error, about *scope, outcome func() error) error {
+	err := events(w.over)
+	if err == nil && w.failed == nil {
+		err = outcome()
+	}
+	w.end()
+	switch {
+	case w.failed != nil && (err == nil || w.failed.reason != reasonCanceled):
+		return about.build(w.failed)
+	case err != nil && errors.Is(context.Cause(ctx), errForced): // the result is lost
+		return about.build(about.canceled(ctx, err, true))
+	}
+	return err
 }
 
 // notify leaves a token in a channel that holds one.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -208,11 +209,19 @@ func (q *questions) note(method string, r reason, text string) {
 	}
 }
 
-// refusal is what note kept; nil when there was nothing.
-func (q *questions) refusal() *failure {
+// explain replaces a failure of the call that the caller brought about by what
+// the caller did.
+func (q *questions) explain(about scope, f *failure) *failure {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.refused
+	switch {
+	case f == nil:
+	case q.rejected != nil && f.reason == reasonCanceled:
+		return q.rejected
+	case q.refused != nil && errors.Is(f.cause, mcpclient.ErrInputRefused):
+		return &failure{reason: q.refused.reason, message: about.about(q.refused.message), cause: f.cause}
+	}
+	return f
 }
 
 // reject keeps what was wrong with a message of the caller.
@@ -220,13 +229,6 @@ func (q *questions) reject(f *failure) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.rejected = f
-}
-
-// rejection is what reject kept; nil when there was nothing.
-func (q *questions) rejection() *failure {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.rejected
 }
 
 // withdraw ends a question that needs no answer any more.

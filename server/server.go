@@ -193,8 +193,8 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // Shutdown ends the server: health turns to NOT_SERVING, listeners close,
-// callers are told to go elsewhere, streams end with UNAVAILABLE and calls in
-// flight finish. When ctx ends first, the rest is cancelled and the
+// callers are told to go elsewhere, watches end with UNAVAILABLE and calls in
+// flight finish, those with a stream as well. When ctx ends first, the rest is cancelled and the
 // connections are closed, at most 250 ms later; the error is then ctx's.
 // Calling it again has no further effect.
 func (s *Server) Shutdown(ctx context.Context) error {

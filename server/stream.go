@@ -29,17 +29,13 @@ func (s toolsService) CallToolStream(ctx context.Context, req *pb.CallToolStream
 		woken: events.woken, open: stream.SendHeaders, send: stream.Send, quiet: s.keepAlive,
 		alive: &pb.CallToolStreamResponse{Event: &pb.CallToolStreamResponse_KeepAlive{KeepAlive: &pb.KeepAlive{}}},
 	}
-	if err := p.run(running.over); err != nil {
-		return err
-	}
-	if running.failed != nil {
-		return about.build(running.failed)
-	}
-	res, err := call.response(about, running.result)
-	if err != nil {
-		return err
-	}
-	return stream.Send(&pb.CallToolStreamResponse{Event: &pb.CallToolStreamResponse_Outcome{Outcome: res}})
+	return running.tell(ctx, p.run, &about, func() error {
+		res, err := call.response(about, running.result)
+		if err != nil {
+			return err
+		}
+		return stream.Send(&pb.CallToolStreamResponse{Event: &pb.CallToolStreamResponse_Outcome{Outcome: res}})
+	})
 }
 
 // readStreamedCall checks a request whose fields are at path, and makes the call
