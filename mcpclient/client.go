@@ -65,6 +65,9 @@ type Client struct {
 	verdict  Era      // what the last probe found; EraUnknown = probe again
 	events   []Status // state changes not yet told to OnState
 	telling  bool     // a goroutine is draining events
+
+	farewells int           // cancellations on their way
+	silence   chan struct{} // closed when there are none any more; nil while nobody waits
 }
 
 // attempt is one connection attempt that any number of callers may wait for.
@@ -160,10 +163,12 @@ func (c *Client) Status() Status {
 	return c.status
 }
 
-// Close ends the client: calls in flight fail with KindClosed, the session and
-// the child process are ended, and every goroutine is waited for until ctx
-// ends. A second call waits for the first.
+// Close ends the client: cancellations of earlier calls that are on their way
+// get a second, calls in flight fail with KindClosed, the session and the child
+// process are ended, and every goroutine is waited for until ctx ends. A second
+// call waits for the first.
 func (c *Client) Close(ctx context.Context) error {
+	c.awaitFarewells(ctx)
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
@@ -213,6 +218,53 @@ func (c *Client) background(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.goLocked(f)
+}
+
+// farewell has a cancellation sent behind the caller's back, within
+// cancelBudget. ctx has its values.
+func (c *Client) farewell(ctx context.Context, send func(context.Context)) {
+	values := context.WithoutCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	started := c.goLocked(func() {
+		defer c.endFarewell()
+		ctx, cancel := context.WithTimeout(values, cancelBudget)
+		defer cancel()
+		defer context.AfterFunc(c.lifetime, cancel)()
+		send(ctx)
+	})
+	if started {
+		c.farewells++
+	}
+}
+
+func (c *Client) endFarewell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.farewells--; c.farewells == 0 && c.silence != nil {
+		close(c.silence)
+		c.silence = nil
+	}
+}
+
+// awaitFarewells gives cancellations that are on their way a moment.
+func (c *Client) awaitFarewells(ctx context.Context) {
+	c.mu.Lock()
+	if c.farewells == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.silence == nil {
+		c.silence = make(chan struct{})
+	}
+	silence := c.silence
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, farewellGrace)
+	defer cancel()
+	select {
+	case <-silence:
+	case <-ctx.Done():
+	}
 }
 
 // setStateLocked records a state change and has OnState told of it, in order.

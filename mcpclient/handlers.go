@@ -70,6 +70,10 @@ type LogMessage struct {
 	Level  LogLevel       `json:"level"`
 	Logger string         `json:"logger,omitzero"`
 	Data   jsontext.Value `json:"data"`
+
+	// Shed is how many messages of the same call were dropped since the one before
+	// it, at the in-flight dispatch cap; 0 also for messages that belong to no call.
+	Shed int64 `json:"-"`
 }
 
 // Progress is one notifications/progress for a request of ours.

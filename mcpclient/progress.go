@@ -3,6 +3,7 @@ package mcpclient
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,6 +18,8 @@ type callStream struct {
 	progress func(ctx context.Context, p Progress)
 	log      func(ctx context.Context, m LogMessage)
 	extend   func() // restarts the request's time; nil = it does not move
+
+	shed atomic.Int64 // log messages since the last one that was admitted
 
 	last    float64 // the newest progress; guarded by Client.streamMu
 	started bool    // there was one
@@ -131,7 +134,10 @@ func (c *Client) receiveLog(l *link, origin jsonrpc.ID, params jsontext.Value) {
 		st := c.byID[origin]
 		c.streamMu.Unlock()
 		if st != nil && st.log != nil {
-			c.dispatch(st.lane, "notifications/message", func() { st.log(st.ctx, message) })
+			message.Shed = st.shed.Swap(0)
+			if !c.dispatch(st.lane, "notifications/message", func() { st.log(st.ctx, message) }) {
+				st.shed.Add(message.Shed + 1)
+			}
 			return
 		}
 	}

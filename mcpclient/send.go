@@ -36,6 +36,10 @@ const (
 // cancelBudget bounds the delivery of a cancellation, which nobody waits for.
 const cancelBudget = 5 * time.Second
 
+// farewellGrace is what a cancellation that is on its way gets of that when the
+// client is closed.
+const farewellGrace = time.Second
+
 // request is one request of a caller, which may take several messages.
 type request struct {
 	method, name string
@@ -296,11 +300,7 @@ func (c *Client) cancelUpstream(ctx context.Context, call *Call, err error) {
 	}
 	params := call.ID.AppendJSON([]byte(`"requestId":`))
 	params = appendString(append(params, `,"reason":`...), reason)
-	values := context.WithoutCancel(ctx)
-	c.background(func() {
-		ctx, cancel := context.WithTimeout(values, cancelBudget)
-		defer cancel()
-		defer context.AfterFunc(c.lifetime, cancel)()
+	c.farewell(ctx, func(ctx context.Context) {
 		if err := c.notify(ctx, s, methodCancelled, params); err != nil {
 			c.log.DebugContext(ctx, "a cancellation was not delivered", "error", err)
 		}

@@ -251,11 +251,7 @@ func (w *taskWait) fail(kind Kind, text string, cause error) error {
 // the caller's back. A notification would not do (tasks extension, Task
 // Cancellation).
 func (w *taskWait) cancel(ctx context.Context) {
-	values := context.WithoutCancel(ctx)
-	w.c.background(func() {
-		ctx, cancel := context.WithTimeout(values, cancelBudget)
-		defer cancel()
-		defer context.AfterFunc(w.c.lifetime, cancel)()
+	w.c.farewell(ctx, func(ctx context.Context) {
 		ctx, stop := w.c.taskTime(ctx)
 		defer stop()
 		if _, err := w.c.request(ctx, &request{method: methodCancelTask, name: w.id, params: taskParams(w.id, nil), options: w.options}); err != nil {

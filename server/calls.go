@@ -116,6 +116,9 @@ func (c *caller) try(ctx context.Context, found *targets.Target, s *scope, u ups
 			return asked.result(s.era), nil
 		}
 	}
+	if e, ok := errors.AsType[*mcpclient.Error](err); !ok || e.Kind != mcpclient.KindRPC {
+		lease.Discard() // the server may still be at it
+	}
 	f := s.classify(ctx, err)
 	if e := rpcErrorOf(err, *s); mayBeUnknown(e, f.reason) && c.absent(ctx, client, *s, u.look) {
 		f = s.notFound(u.look.reason, e, err)

@@ -6,15 +6,17 @@ import (
 	"slices"
 	"sync"
 
-	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 )
 
-// Bounds of the log messages that wait for a caller who reads slowly. The
-// newest one always fits.
+// Bounds of what waits for a caller who reads slowly. What does not fit alone
+// does not fit into the 4 MiB either that clients commonly accept, where it
+// would end the stream.
 const (
-	maxWaitingLogs     = 256
-	maxWaitingLogBytes = 1 << 20
+	maxWaitingLogs          = 256
+	maxWaitingLogBytes      = 1 << 20
+	maxWaitingQuestionBytes = 4 << 20
+	maxProgressText         = 64 << 10 // of one message; it is cut
 )
 
 // event is one thing that happens while a call runs; exactly one of the first
@@ -22,7 +24,7 @@ const (
 type event struct {
 	progress  *mcpclient.Progress
 	log       *mcpclient.LogMessage
-	question  *pb.InputRequest
+	question  *question
 	withdrawn string // id of a question
 
 	dropped uint32 // log messages that were left out before log
@@ -40,12 +42,14 @@ type feed struct {
 	progress *list.Element
 	logs     int
 	logBytes int
-	dropped  uint32 // log messages, since the last one that was taken
+	dropped  int64 // log messages, since the last one that was taken
+	asked    int   // bytes of questions
 }
 
 func newFeed(least severity) *feed { return &feed{least: least, woken: make(chan struct{}, 1)} }
 
 func (f *feed) addProgress(p mcpclient.Progress) {
+	p.Message = cut(p.Message, maxProgressText)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.progress != nil {
@@ -62,16 +66,18 @@ func (f *feed) addLog(m mcpclient.LogMessage) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if logSize(&m) > maxWaitingLogBytes {
+		f.dropped += 1 + m.Shed
+		return
+	}
 	f.queue.PushBack(event{log: &m})
 	f.logs++
 	f.logBytes += logSize(&m)
-	for e := f.queue.Front(); f.logs > maxWaitingLogs || f.logs > 1 && f.logBytes > maxWaitingLogBytes; {
+	for e := f.queue.Front(); f.logs > maxWaitingLogs || f.logBytes > maxWaitingLogBytes; {
 		next := e.Next()
 		if old := eventOf(e); old.log != nil {
 			f.removeLog(e, old.log)
-			if f.dropped < math.MaxUint32 {
-				f.dropped++
-			}
+			f.dropped += 1 + old.log.Shed
 		}
 		e = next
 	}
@@ -86,28 +92,33 @@ func (f *feed) removeLog(e *list.Element, m *mcpclient.LogMessage) {
 
 func logSize(m *mcpclient.LogMessage) int { return len(m.Level) + len(m.Logger) + len(m.Data) }
 
-// ask adds a question.
-func (f *feed) ask(q *pb.InputRequest) {
+// ask adds a question; false when too much is waiting.
+func (f *feed) ask(q *question) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(q.params) > maxWaitingQuestionBytes-f.asked {
+		return false
+	}
+	f.asked += len(q.params)
 	f.queue.PushBack(event{question: q})
 	notify(f.woken)
+	return true
 }
 
-// withdraw takes a question back. It is false when the question was still
-// waiting, so that the caller never hears of it.
-func (f *feed) withdraw(id string) (seen bool) {
+// withdraw takes a question back. The caller never hears of one that still
+// waits.
+func (f *feed) withdraw(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for e := f.queue.Front(); e != nil; e = e.Next() {
-		if q := eventOf(e).question; q != nil && q.GetId() == id {
+		if q := eventOf(e).question; q != nil && q.id == id {
 			f.queue.Remove(e)
-			return false
+			f.asked -= len(q.params)
+			return
 		}
 	}
 	f.queue.PushBack(event{withdrawn: id})
 	notify(f.woken)
-	return true
 }
 
 // take returns the oldest event; false when there is none.
@@ -122,8 +133,10 @@ func (f *feed) take() (event, bool) {
 	switch {
 	case out.log != nil:
 		f.removeLog(e, out.log)
-		out.dropped, f.dropped = f.dropped, 0
+		out.dropped, f.dropped = uint32(min(f.dropped+out.log.Shed, math.MaxUint32)), 0 //nolint:gosec // in range
 		return out, true
+	case out.question != nil:
+		f.asked -= len(out.question.params)
 	case out.progress != nil:
 		f.progress = nil
 	}

@@ -27,7 +27,7 @@ func (f *feed) all() []string {
 			}
 			out = append(out, text)
 		case e.question != nil:
-			out = append(out, "q"+e.question.GetId())
+			out = append(out, "q"+e.question.id)
 		default:
 			out = append(out, "w"+e.withdrawn)
 		}
@@ -44,7 +44,7 @@ func wantEvents(t *testing.T, f *feed, want ...string) {
 	if diff := cmp.Diff(want, f.all()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if f.logs != 0 || f.logBytes != 0 || f.progress != nil || f.queue.Len() != 0 {
+	if f.logs != 0 || f.logBytes != 0 || f.asked != 0 || f.progress != nil || f.queue.Len() != 0 {
 		t.Errorf("an empty feed counts %d logs of %d bytes, progress %v", f.logs, f.logBytes, f.progress)
 	}
 }
@@ -64,7 +64,7 @@ func TestProgressThatWaitsIsReplacedAndMovesBehindWhatCameMeanwhile(t *testing.T
 
 func TestTheOldestLogMessagesAreDroppedAndCounted(t *testing.T) {
 	f := newFeed(1)
-	f.ask(&pb.InputRequest{Id: "1"})
+	f.ask(&question{id: "1"})
 	for n := range maxWaitingLogs + 3 {
 		f.addLog(logOf(n, mcpclient.LogInfo))
 	}
@@ -72,14 +72,55 @@ func TestTheOldestLogMessagesAreDroppedAndCounted(t *testing.T) {
 	if len(got) != maxWaitingLogs+1 || got[0] != "q1" || got[1] != "l3-3" || got[2] != "l4" {
 		t.Errorf("%d events: %q…", len(got), got[:3])
 	}
-	big := mcpclient.LogMessage{Level: mcpclient.LogInfo, Data: []byte(strings.Repeat("9", maxWaitingLogBytes))}
+	big := mcpclient.LogMessage{Data: []byte(strings.Repeat("9", maxWaitingLogBytes))}
 	f.addLog(logOf(1, mcpclient.LogInfo))
 	f.addLog(big)
-	f.addLog(big)
-	if e, ok := f.take(); !ok || e.dropped != 2 || len(e.log.Data) != maxWaitingLogBytes {
-		t.Errorf("the newest message that is too large for all: %v, %d dropped", ok, e.dropped)
+	if e, ok := f.take(); !ok || e.dropped != 1 || len(e.log.Data) != maxWaitingLogBytes {
+		t.Errorf("the newest message that just fits: %v, %d dropped", ok, e.dropped)
 	}
-	wantEvents(t, f)
+	big.Data = append(big.Data, '9')
+	f.addLog(big)
+	f.addLog(logOf(2, mcpclient.LogInfo))
+	wantEvents(t, f, "l2-1")
+}
+
+func TestLogMessagesThatWereShedBeforeCountAsDropped(t *testing.T) {
+	f := newFeed(1)
+	shed := func(n int64) mcpclient.LogMessage { return mcpclient.LogMessage{Data: []byte("1"), Shed: n} }
+	f.addLog(shed(2))
+	wantEvents(t, f, "l1-2")
+	f.addLog(shed(3))
+	for n := range maxWaitingLogs {
+		f.addLog(logOf(n, mcpclient.LogInfo))
+	}
+	if got := f.all()[0]; got != "l0-4" {
+		t.Errorf("got %s, want l0-4", got)
+	}
+}
+
+func TestQuestionsThatWaitAreBoundedInBytes(t *testing.T) {
+	f := newFeed(0)
+	ask := func(id string, size int) bool { return f.ask(&question{id: id, params: make([]byte, size)}) }
+	if ask("1", maxWaitingQuestionBytes+1) {
+		t.Error("a question that is too large alone was taken")
+	}
+	if !ask("2", maxWaitingQuestionBytes-10) || ask("3", 11) || !ask("4", 10) {
+		t.Error("the bound is not that of all questions together")
+	}
+	f.withdraw("4")
+	if !ask("5", 5) || ask("6", 6) {
+		t.Error("a withdrawn question counts, or none does")
+	}
+	wantEvents(t, f, "q2", "q5")
+}
+
+func TestALongProgressTextIsCut(t *testing.T) {
+	f := newFeed(0)
+	f.addProgress(mcpclient.Progress{Message: strings.Repeat("é", maxProgressText)})
+	e, _ := f.take()
+	if n := len(e.progress.Message); n > maxProgressText || n < maxProgressText-4 || !strings.HasSuffix(e.progress.Message, "é...") {
+		t.Errorf("%d bytes", n)
+	}
 }
 
 func TestLogMessagesLessSevereThanAskedForAreLeftOut(t *testing.T) {
@@ -96,15 +137,11 @@ func TestLogMessagesLessSevereThanAskedForAreLeftOut(t *testing.T) {
 func TestAQuestionThatIsWithdrawnBeforeItWasTakenIsNeverSeen(t *testing.T) {
 	f := newFeed(0)
 	for _, id := range []string{"1", "2"} {
-		f.ask(&pb.InputRequest{Id: id})
+		f.ask(&question{id: id})
 	}
-	if f.withdraw("1") {
-		t.Error("question 1 counts as seen")
-	}
+	f.withdraw("1")
 	wantEvents(t, f, "q2")
-	if !f.withdraw("2") {
-		t.Error("question 2 counts as unseen")
-	}
+	f.withdraw("2")
 	wantEvents(t, f, "w2")
 }
 

@@ -155,14 +155,14 @@ func (q *questions) upstream(call *toolCall) upstream {
 	return u
 }
 
-func interactiveEvent(p *pb.Progress, m *pb.LogMessage, e event) *pb.CallToolInteractiveResponse {
+func interactiveEvent(p *pb.Progress, m *pb.LogMessage, e event, format pb.JsonFormat) *pb.CallToolInteractiveResponse {
 	switch {
 	case p != nil:
 		return &pb.CallToolInteractiveResponse{Event: &pb.CallToolInteractiveResponse_Progress{Progress: p}}
 	case m != nil:
 		return &pb.CallToolInteractiveResponse{Event: &pb.CallToolInteractiveResponse_Log{Log: m}}
 	case e.question != nil:
-		return &pb.CallToolInteractiveResponse{Event: &pb.CallToolInteractiveResponse_InputRequest{InputRequest: e.question}}
+		return &pb.CallToolInteractiveResponse{Event: &pb.CallToolInteractiveResponse_InputRequest{InputRequest: e.question.message(format)}}
 	}
 	return &pb.CallToolInteractiveResponse{Event: &pb.CallToolInteractiveResponse_InputWithdrawn{InputWithdrawn: &pb.InputWithdrawn{Id: e.withdrawn}}}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -20,9 +21,9 @@ import (
 const (
 	// maxQuestions bounds the questions of one call that are open at once.
 	maxQuestions = 64
-	// maxWithdrawn bounds the withdrawn questions that are remembered, because an
-	// answer to them may be on its way.
-	maxWithdrawn = 1024
+	// maxAnswered bounds the answered questions that are remembered, to tell a
+	// second answer from one that crossed the question's withdrawal.
+	maxAnswered = 1024
 )
 
 // Codes and text of refusals that MCP or the client library define.
@@ -47,13 +48,30 @@ type questions struct {
 	modern bool            // the server is
 	ended  <-chan struct{} // closed when the call is cancelled
 
-	mu        sync.Mutex // protects the fields below
-	last      int        // question; ids count from 1
-	open      map[string]chan reply
-	withdrawn []string // ids, oldest first
-	silent    bool     // hungUp is closed
-	refused   *failure // why the first question was refused that a call cannot go on without
-	rejected  *failure // what was wrong with a message of the caller
+	mu       sync.Mutex // protects the fields below
+	last     int        // question; ids count from 1
+	open     map[string]chan reply
+	answered []string // ids, oldest first
+	silent   bool     // hungUp is closed
+	refused  *failure // why the first question was refused that a call cannot go on without
+	rejected *failure // what was wrong with a message of the caller
+}
+
+// question is one question of a server as it came, to be converted when the
+// caller takes it.
+type question struct {
+	id, method string
+	params     jsontext.Value
+}
+
+// message converts the question. Params that are not valid are left out.
+func (q *question) message(format pb.JsonFormat) *pb.InputRequest {
+	m, err := convert.Question(q.method, q.params, format)
+	if err != nil {
+		m = &pb.InputRequest{Method: strings.ToValidUTF8(q.method, "\uFFFD")}
+	}
+	m.Id = q.id
+	return m
 }
 
 // reply is the caller's answer; exactly one field is set.
@@ -89,11 +107,7 @@ func (q *questions) answer(ctx context.Context, method string, params jsontext.V
 		q.note(method, reasonCapabilityRequired, "the server asks the caller for "+quote(method)+", which client_capabilities does not declare; declare it and answer the question, or call without it")
 		return nil, rpc
 	}
-	asked, err := convert.Question(method, params, q.format)
-	if err != nil {
-		return nil, &jsonrpc.Error{Code: mcpclient.CodeInvalidParams, Message: "the params of " + method + " are malformed"}
-	}
-	return q.put(ctx, asked)
+	return q.put(ctx, &question{method: method, params: params})
 }
 
 // undeclared refuses what the caller did not declare, as the client does for
@@ -132,22 +146,26 @@ func (q *questions) ownRoots() (jsontext.Value, error) {
 }
 
 // put hands a question to the caller and waits for the answer.
-func (q *questions) put(ctx context.Context, asked *pb.InputRequest) (jsontext.Value, error) {
+func (q *questions) put(ctx context.Context, asked *question) (jsontext.Value, error) {
 	q.mu.Lock()
 	if q.silent {
 		q.mu.Unlock()
-		return q.unheard(asked.GetMethod())
+		return q.unheard(asked.method)
 	}
-	if len(q.open) >= maxQuestions {
+	asked.id = strconv.Itoa(q.last + 1)
+	crowded := len(q.open) >= maxQuestions
+	if crowded || !q.events.ask(asked) {
 		q.mu.Unlock()
-		q.note(asked.GetMethod(), reasonOverloaded, fmt.Sprintf("the server has %d questions open at once, and one call may have no more", maxQuestions))
+		r, text := reasonTooLarge, fmt.Sprintf("the server's questions that the caller has not taken yet would have more than %d MiB together", maxWaitingQuestionBytes>>20)
+		if crowded {
+			r, text = reasonOverloaded, fmt.Sprintf("the server has %d questions open at once, and one call may have no more", maxQuestions)
+		}
+		q.note(asked.method, r, text)
 		return nil, &jsonrpc.Error{Code: codeOverloaded, Message: "Client overloaded"}
 	}
 	q.last++
-	asked.Id = strconv.Itoa(q.last)
 	answered := make(chan reply, 1)
-	q.open[asked.GetId()] = answered
-	q.events.ask(asked)
+	q.open[asked.id] = answered
 	q.mu.Unlock()
 	select {
 	case r := <-answered:
@@ -157,14 +175,14 @@ func (q *questions) put(ctx context.Context, asked *pb.InputRequest) (jsontext.V
 		case r := <-answered:
 			return r.both()
 		default:
-			return q.unheard(asked.GetMethod())
+			return q.unheard(asked.method)
 		}
 	case <-ctx.Done():
 		select {
 		case <-q.ended: // which the caller hears of
 		default:
 			if !q.modern { // whose questions end with the call alone
-				q.withdraw(asked.GetId())
+				q.withdraw(asked.id)
 			}
 		}
 		return nil, ctx.Err()
@@ -239,13 +257,7 @@ func (q *questions) withdraw(id string) {
 		return
 	}
 	delete(q.open, id)
-	if !q.events.withdraw(id) {
-		return
-	}
-	if len(q.withdrawn) == maxWithdrawn {
-		q.withdrawn = slices.Delete(q.withdrawn, 0, 1)
-	}
-	q.withdrawn = append(q.withdrawn, id)
+	q.events.withdraw(id)
 }
 
 // hangUp notes that the caller sends no more: what is open is refused.
@@ -266,12 +278,11 @@ func (q *questions) take(r *pb.InputResponse) error {
 	id := r.GetId()
 	answered, open := q.open[id]
 	if !open {
-		if i := slices.Index(q.withdrawn, id); i >= 0 { // it crossed the withdrawal
-			q.withdrawn = slices.Delete(q.withdrawn, i, i+1)
-			return nil
+		if slices.Contains(q.answered, id) {
+			return refuseField(reasonInvalidParams, fieldAnswer+".id", "names a question that was answered already; answer each question once")
 		}
 		if n, err := strconv.Atoi(id); err == nil && n > 0 && n <= q.last {
-			return refuseField(reasonInvalidParams, fieldAnswer+".id", "names a question that was answered already; answer each question once")
+			return nil // it crossed the withdrawal
 		}
 		return refuseField(reasonInvalidParams, fieldAnswer+".id", "names no question of this call; use the id of an input_request of this stream")
 	}
@@ -280,6 +291,10 @@ func (q *questions) take(r *pb.InputResponse) error {
 		return err
 	}
 	delete(q.open, id)
+	if len(q.answered) == maxAnswered {
+		q.answered = slices.Delete(q.answered, 0, 1)
+	}
+	q.answered = append(q.answered, id)
 	answered <- answer
 	return nil
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1/mcpbridgev1connect"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
@@ -62,24 +64,30 @@ func readStreamedCall(req *pb.CallToolStreamRequest, path string) (*toolCall, *f
 	return call, events, about, nil
 }
 
+// maxLogMessage is less than the 4 MiB that clients commonly accept.
+const maxLogMessage = 3 << 20
+
 // nextEvent takes the next event for a stream; wrap makes its message, of which
 // exactly one argument is set.
-func nextEvent[R any](events *feed, format pb.JsonFormat, wrap func(*pb.Progress, *pb.LogMessage, event) *R) (*R, bool) {
+func nextEvent[R any](events *feed, format pb.JsonFormat, wrap func(*pb.Progress, *pb.LogMessage, event, pb.JsonFormat) *R) (*R, bool) {
 	e, ok := events.take()
 	switch {
 	case !ok:
 		return nil, false
 	case e.progress != nil:
-		return wrap(convert.Progress(e.progress.Progress, e.progress.Total, e.progress.Message), nil, event{}), true
+		return wrap(convert.Progress(e.progress.Progress, e.progress.Total, e.progress.Message), nil, event{}, format), true
 	case e.log != nil:
 		m := convert.LogMessage(string(e.log.Level), e.log.Logger, e.log.Data, format)
+		if proto.Size(m) > maxLogMessage { // small values grow in a Value, text does not
+			m = convert.LogMessage(string(e.log.Level), e.log.Logger, e.log.Data, pb.JsonFormat_JSON_FORMAT_TEXT)
+		}
 		m.Dropped = e.dropped
-		return wrap(nil, m, event{}), true
+		return wrap(nil, m, event{}, format), true
 	}
-	return wrap(nil, nil, e), true
+	return wrap(nil, nil, e, format), true
 }
 
-func streamEvent(p *pb.Progress, m *pb.LogMessage, _ event) *pb.CallToolStreamResponse {
+func streamEvent(p *pb.Progress, m *pb.LogMessage, _ event, _ pb.JsonFormat) *pb.CallToolStreamResponse {
 	if p != nil {
 		return &pb.CallToolStreamResponse{Event: &pb.CallToolStreamResponse_Progress{Progress: p}}
 	}

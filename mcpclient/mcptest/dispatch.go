@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -298,6 +299,13 @@ func (c *conn) notify(m *message, header http.Header, n int) {
 	}
 }
 
+// maybeCut reports whether a request with this id may have been cut while it was
+// written, so that only its cancellation arrived.
+func (c *conn) maybeCut(id string) bool {
+	n, err := strconv.Atoi(id)
+	return c.http && err == nil && n > 0
+}
+
 func (c *conn) takeCancel(r *Request) {
 	if r.Era == Modern && c.http {
 		c.s.violate("notifications/cancelled over modern HTTP; closing the response stream cancels")
@@ -315,7 +323,7 @@ func (c *conn) takeCancel(r *Request) {
 		c.s.violate("notifications/cancelled without requestId")
 	case again:
 		c.s.violate("request %s was cancelled twice", id)
-	case !known && !c.s.NoLog:
+	case !known && !c.s.NoLog && !c.maybeCut(id):
 		c.s.violate("notifications/cancelled names %s, which was never requested on this connection", id)
 	case method == "initialize":
 		c.s.violate("initialize was cancelled; it must not be")

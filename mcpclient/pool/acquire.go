@@ -46,6 +46,18 @@ type Lease struct {
 // Client returns the client to call. It must not be used after Release.
 func (l *Lease) Client() *mcpclient.Client { return l.member.client }
 
+// Discard has an exclusive connection end with this lease instead of being kept
+// for the next one: after a call that may still be running at the server, which
+// could speak to the next caller. It does nothing to connections that are shared.
+func (l *Lease) Discard() {
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.member.group.request.Exclusive && !l.released.Load() {
+		p.removeLocked(l.member)
+	}
+}
+
 // Release gives the lease back. Further calls do nothing.
 func (l *Lease) Release() {
 	if l.released.CompareAndSwap(false, true) {

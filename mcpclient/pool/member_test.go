@@ -308,6 +308,34 @@ func TestAnExclusiveLeaseIsAloneAndItsConnectionIsKept(t *testing.T) {
 	})
 }
 
+func TestADiscardedConnectionIsNotUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, legacy())
+		p := f.pool(t, Options{})
+		p.Start()
+		usual := connected(t, p, Request{})
+		usual.Discard() // it is shared: nothing happens
+		interactive := Request{Key: Key{Profile: "all"}, Exclusive: true}
+		first := connected(t, p, interactive)
+		first.Discard()
+		if err := first.Client().Connect(t.Context()); err != nil {
+			t.Errorf("a discarded connection ended under its call: %v", err)
+		}
+		second := connected(t, p, interactive)
+		if second.Client() == first.Client() {
+			t.Error("a discarded connection was used again")
+		}
+		first.Release()
+		first.Discard()
+		second.Release()
+		usual.Release()
+		synctest.Wait()
+		if got := p.Stat(); got.Connections != 2 || got.Interactive != 1 || f.server.Count("DELETE") != 1 {
+			t.Errorf("stat = %+v, %d sessions deleted", got, f.server.Count("DELETE"))
+		}
+	})
+}
+
 func TestAnOldConnectionIsReplacedBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, legacy())

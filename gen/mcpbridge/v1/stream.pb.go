@@ -107,7 +107,7 @@ type Progress struct {
 	Progress float64 `protobuf:"fixed64,1,opt,name=progress,proto3" json:"progress,omitempty"`
 	// MCP `total`; unset when the server does not know it.
 	Total *float64 `protobuf:"fixed64,2,opt,name=total,proto3,oneof" json:"total,omitempty"`
-	// MCP `message`: what is going on, for people.
+	// MCP `message`: what is going on, for people. One of more than 64 KiB is cut.
 	Message       *string `protobuf:"bytes,3,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -173,9 +173,11 @@ type LogMessage struct {
 	Logger string `protobuf:"bytes,2,opt,name=logger,proto3" json:"logger,omitempty"`
 	// MCP `data`: any JSON, often a string.
 	Data *structpb.Value `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	// Exact JSON text of data; see JsonFormat for when it is set.
+	// Exact JSON text of data; see JsonFormat for when it is set. It is also set, alone, when data would make the message
+	// larger than 3 MiB.
 	DataJson *string `protobuf:"bytes,4,opt,name=data_json,json=dataJson,proto3,oneof" json:"data_json,omitempty"`
-	// Log messages of this call that were left out before this one, because the caller read too slowly.
+	// Log messages of this call that were left out before this one, because the caller read too slowly, or because they had
+	// more than 1 MiB.
 	Dropped       uint32 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
