@@ -304,7 +304,7 @@ func notAnswered(r *request, q inputRequest, cause error) error {
 // interrupted is the failure of a call that waited when ctx or the client ended.
 func (c *Client) interrupted(ctx context.Context, r *request, waited string) error {
 	if ctx.Err() == nil {
-		return about(errClosed(), r.method, r.name)
+		return begun(r, about(errClosed(), r.method, r.name))
 	}
 	e := contextError(ctx, waited)
 	e.Method, e.Name, e.Sent = r.method, r.name, true

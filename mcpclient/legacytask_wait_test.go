@@ -323,7 +323,7 @@ func TestClosingTheClientEndsALegacyTasksWait(t *testing.T) {
 				s.Handle = handle
 				c := connect(t, s, quiet())
 				time.AfterFunc(1200*time.Millisecond, func() { _ = c.Close(t.Context()) })
-				if e := wantKind(t, errOf(c.CallTool(t.Context(), "dig", nil, nil)), mcpclient.KindClosed, ""); e.SafeToRetry {
+				if e := wantKind(t, errOf(c.CallTool(t.Context(), "dig", nil, nil)), mcpclient.KindClosed, ""); e.SafeToRetry || !e.Sent {
 					t.Errorf("%+v", e)
 				}
 			})

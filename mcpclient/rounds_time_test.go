@@ -94,7 +94,9 @@ func TestCloseAndACallerThatLeavesEndTheWaitForAHandler(t *testing.T) {
 			if cause := <-left; cause == nil {
 				t.Error("the handler's context had not ended")
 			}
-			_ = wantKind(t, err, want, "")
+			if e := wantKind(t, err, want, ""); e.SafeToRetry || !e.Sent {
+				t.Errorf("it looks as if the tool had not started: %+v", e)
+			}
 			if n := s.Count("tools/call"); n != 1 {
 				t.Errorf("%d requests", n)
 			}

@@ -167,6 +167,16 @@ func TestATaskThatIsLostNeverLooksAsIfTheToolHadNotStarted(t *testing.T) {
 	})
 }
 
+func TestATaskWhoseClientIsClosedNeverLooksAsIfTheToolHadNotStarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := overHTTP(t, tasked("", working), mcpclient.Options{})
+		time.AfterFunc(1500*time.Millisecond, func() { _ = c.Close(t.Context()) })
+		if e := wantKind(t, errOf(c.CallTool(t.Context(), "echo", nil, nil)), mcpclient.KindClosed, ""); e.SafeToRetry || !e.Sent {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
 func TestAWaitGoesOnOverANewConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := tasked("", working, mcptest.Hangup(), completed)

@@ -116,7 +116,7 @@ func (c *caller) try(ctx context.Context, found *targets.Target, s *scope, u ups
 			return asked.result(s.era), nil
 		}
 	}
-	if e, ok := errors.AsType[*mcpclient.Error](err); !ok || e.Kind != mcpclient.KindRPC {
+	if e, ok := errors.AsType[*mcpclient.Error](err); ok && e.Sent && e.Kind != mcpclient.KindTask && rpcErrorOf(err, *s) == nil {
 		lease.Discard() // the server may still be at it
 	}
 	f := s.classify(ctx, err)

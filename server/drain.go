@@ -22,14 +22,15 @@ func (s *Server) drain(next connect.ServerFunc) connect.ServerFunc {
 		peer := PeerFrom(ctx)
 		call := &drainedStream{ServerStream: stream, finishes: finishes(spec.Procedure)}
 		stop := context.AfterFunc(s.draining, func() {
-			if !call.end() {
+			ended, waiting := call.end()
+			if !ended {
 				return
 			}
 			cut(errDraining)
 			if peer.hurry != nil {
 				peer.hurry()
 			}
-			if spec.StreamType&connect.StreamTypeClient != 0 {
+			if waiting || spec.StreamType&connect.StreamTypeClient != 0 {
 				// A Receive that waits for the caller does not see ctx.
 				peer.readDeadline(longAgo())
 			}
@@ -71,11 +72,17 @@ func (d *drainedStream) Receive(msg any) error {
 	if err := d.ServerStream.Receive(msg); err != nil {
 		return err
 	}
-	if d.finishes && !d.state.CompareAndSwap(0, streamBegun) && d.state.Load() == streamEnded {
+	if !d.state.CompareAndSwap(0, streamBegun) && d.state.Load() == streamEnded {
 		return draining()
 	}
 	return nil
 }
 
-// end ends the stream, unless it is a call that has begun.
-func (d *drainedStream) end() bool { return d.state.CompareAndSwap(0, streamEnded) }
+// end ends the stream, unless it is a call that has begun. waiting is true when
+// its request has not come.
+func (d *drainedStream) end() (ended, waiting bool) {
+	if d.state.CompareAndSwap(0, streamEnded) {
+		return true, true
+	}
+	return !d.finishes, false
+}

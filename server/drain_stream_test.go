@@ -3,6 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +120,34 @@ func TestTheOutcomeOfAStreamedCallThatAShutdownCutsIsUnknown(t *testing.T) {
 			wantOutcomeUnknown(t, err)
 			_, err = quiet.stream.Receive()
 			wantOutcomeUnknown(t, err)
+		})
+	}
+}
+
+func TestARequestThatDoesNotComeDoesNotHoldTheShutdown(t *testing.T) {
+	for _, method := range []string{"CallToolStream", "WatchTools"} {
+		t.Run(method, func(t *testing.T) {
+			began := make(chan struct{})
+			tell := func(next connect.ServerFunc) connect.ServerFunc {
+				return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
+					close(began)
+					return next(ctx, spec, stream)
+				}
+			}
+			b := start(t, Options{Interceptors: []connect.ServerInterceptor{tell}}, map[string]targetConfig{"shop": {server: shop(mcptest.Modern)}})
+			conn, err := net.Dial("tcp", b.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "POST /mcpbridge.v1.ToolsService/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\nContent-Length: 100\r\n\r\n\x00\x00", method)
+			<-began
+			if err := <-b.shutdown(10 * time.Second); err != nil {
+				t.Error(err)
+			}
+			if answer, err := io.ReadAll(conn); err != nil || !strings.Contains(string(answer), "shutting down") {
+				t.Errorf("the caller was told %q, %v", answer, err)
+			}
 		})
 	}
 }

@@ -13,10 +13,9 @@ import (
 // does not fit into the 4 MiB either that clients commonly accept, where it
 // would end the stream.
 const (
-	maxWaitingLogs          = 256
-	maxWaitingLogBytes      = 1 << 20
-	maxWaitingQuestionBytes = 4 << 20
-	maxProgressText         = 64 << 10 // of one message; it is cut
+	maxWaitingLogs     = 256
+	maxWaitingLogBytes = 1 << 20
+	maxProgressText    = 64 << 10 // of one message; it is cut
 )
 
 // event is one thing that happens while a call runs; exactly one of the first
@@ -43,7 +42,6 @@ type feed struct {
 	logs     int
 	logBytes int
 	dropped  int64 // log messages, since the last one that was taken
-	asked    int   // bytes of questions
 }
 
 func newFeed(least severity) *feed { return &feed{least: least, woken: make(chan struct{}, 1)} }
@@ -61,11 +59,12 @@ func (f *feed) addProgress(p mcpclient.Progress) {
 
 // addLog keeps a message that is severe enough, or whose severity is unknown.
 func (f *feed) addLog(m mcpclient.LogMessage) {
-	if of := severityOf(m.Level); f.least == 0 || of != 0 && of < f.least {
-		return
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if of := severityOf(m.Level); f.least == 0 || of != 0 && of < f.least {
+		f.dropped += m.Shed
+		return
+	}
 	if logSize(&m) > maxWaitingLogBytes {
 		f.dropped += 1 + m.Shed
 		return
@@ -92,17 +91,12 @@ func (f *feed) removeLog(e *list.Element, m *mcpclient.LogMessage) {
 
 func logSize(m *mcpclient.LogMessage) int { return len(m.Level) + len(m.Logger) + len(m.Data) }
 
-// ask adds a question; false when too much is waiting.
-func (f *feed) ask(q *question) bool {
+// ask adds a question.
+func (f *feed) ask(q *question) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(q.params) > maxWaitingQuestionBytes-f.asked {
-		return false
-	}
-	f.asked += len(q.params)
 	f.queue.PushBack(event{question: q})
 	notify(f.woken)
-	return true
 }
 
 // withdraw takes a question back. The caller never hears of one that still
@@ -113,7 +107,6 @@ func (f *feed) withdraw(id string) {
 	for e := f.queue.Front(); e != nil; e = e.Next() {
 		if q := eventOf(e).question; q != nil && q.id == id {
 			f.queue.Remove(e)
-			f.asked -= len(q.params)
 			return
 		}
 	}
@@ -135,8 +128,6 @@ func (f *feed) take() (event, bool) {
 		f.removeLog(e, out.log)
 		out.dropped, f.dropped = uint32(min(f.dropped+out.log.Shed, math.MaxUint32)), 0 //nolint:gosec // in range
 		return out, true
-	case out.question != nil:
-		f.asked -= len(out.question.params)
 	case out.progress != nil:
 		f.progress = nil
 	}

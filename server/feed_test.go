@@ -44,7 +44,7 @@ func wantEvents(t *testing.T, f *feed, want ...string) {
 	if diff := cmp.Diff(want, f.all()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if f.logs != 0 || f.logBytes != 0 || f.asked != 0 || f.progress != nil || f.queue.Len() != 0 {
+	if f.logs != 0 || f.logBytes != 0 || f.progress != nil || f.queue.Len() != 0 {
 		t.Errorf("an empty feed counts %d logs of %d bytes, progress %v", f.logs, f.logBytes, f.progress)
 	}
 }
@@ -96,22 +96,10 @@ func TestLogMessagesThatWereShedBeforeCountAsDropped(t *testing.T) {
 	if got := f.all()[0]; got != "l0-4" {
 		t.Errorf("got %s, want l0-4", got)
 	}
-}
-
-func TestQuestionsThatWaitAreBoundedInBytes(t *testing.T) {
-	f := newFeed(0)
-	ask := func(id string, size int) bool { return f.ask(&question{id: id, params: make([]byte, size)}) }
-	if ask("1", maxWaitingQuestionBytes+1) {
-		t.Error("a question that is too large alone was taken")
-	}
-	if !ask("2", maxWaitingQuestionBytes-10) || ask("3", 11) || !ask("4", 10) {
-		t.Error("the bound is not that of all questions together")
-	}
-	f.withdraw("4")
-	if !ask("5", 5) || ask("6", 6) {
-		t.Error("a withdrawn question counts, or none does")
-	}
-	wantEvents(t, f, "q2", "q5")
+	few := newFeed(severity(pb.LogLevel_LOG_LEVEL_ERROR))
+	few.addLog(mcpclient.LogMessage{Level: mcpclient.LogDebug, Shed: 7})
+	few.addLog(logOf(1, mcpclient.LogAlert))
+	wantEvents(t, few, "l1-7")
 }
 
 func TestALongProgressTextIsCut(t *testing.T) {

@@ -7,14 +7,18 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1/mcpbridgev1connect"
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
 )
 
@@ -56,21 +60,65 @@ func TestNoEventIsTooLargeForAnOrdinaryClient(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatAreTooLargeTogetherAreRefused(t *testing.T) {
+// ordinary calls work on the server of [asker] as a client does that keeps to the usual limit of a message.
+func (b *bridge) ordinary(ask ...string) *dialogue {
+	b.t.Helper()
+	transport := connecthttp.NewTransport(httpClient(b.t, true), b.url, connecthttp.WithGRPC(), connecthttp.WithReadMaxBytes(4<<20))
+	stream, err := mcpbridgev1connect.NewToolsServiceClient(connect.NewClient(transport)).CallToolInteractive(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = stream.Close() })
+	d := &dialogue{b.t, stream}
+	call := &pb.CallToolRequest{Name: "work", ArgumentsJson: new(`{"ask":[` + strings.Join(ask, ",") + `]}`), ClientCapabilities: everything()}
+	d.send(&pb.CallToolInteractiveRequest{Message: &pb.CallToolInteractiveRequest_Start{Start: &pb.CallToolStreamRequest{Call: call}}})
+	return d
+}
+
+func TestAQuestionThatGrowsInAStructComesAsText(t *testing.T) {
 	for name, era := range eras {
 		t.Run(name, func(t *testing.T) {
-			b := one(t, asker(era)).ready()
-			large := `{"method":"roots/list","params":{"_meta":{"x":"` + strings.Repeat("x", maxWaitingQuestionBytes) + `"}}}`
-			d := b.begin(t.Context(), overGRPC, everything(), large)
-			event, err := d.next()
-			if era == mcptest.Legacy { // the server hears of it and goes on
-				if err != nil || !strings.Contains(event, "overloaded") {
-					t.Errorf("got %q, %v", event, err)
-				}
-				return
-			}
-			wantError(t, err, connect.CodeResourceExhausted, reasonTooLarge, "4 MiB")
+			d := one(t, asker(era)).ready().ordinary(`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"metadata":{"x":[` + strings.Repeat("0,", 500_000) + `0]}}}`)
+			d.want("ask 1 sampling/createMessage")
 		})
+	}
+}
+
+func TestAQuestionThatNoClientTakesIsRefused(t *testing.T) {
+	for name, era := range eras {
+		t.Run(name, func(t *testing.T) {
+			d := one(t, asker(era)).ready().ordinary(`{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5,"metadata":{"x":"` + strings.Repeat("x", maxQuestionBytes) + `"}}}`)
+			if era == mcptest.Modern {
+				d.wantError(connect.CodeResourceExhausted, reasonTooLarge, "", "3 MiB")
+			} else if event, err := d.next(); err != nil || !strings.Contains(event, "overloaded") { // the server hears of it and goes on
+				t.Errorf("got %q, %v", event, err)
+			}
+		})
+	}
+}
+
+func TestOpenQuestionsAreBoundedInBytes(t *testing.T) {
+	q := newQuestions(newFeed(0), 0, everything(), nil)
+	q.ended = make(chan struct{})
+	large := jsontext.Value(`{"x":"` + strings.Repeat("x", maxQuestionBytes-8) + `"}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	open := 0
+	for ; open*len(large) <= maxOpenBytes-len(large); open++ {
+		asking.Go(func() { _, _ = q.answer(ctx, methodRoots, large) })
+		<-q.events.woken
+		if _, ok := q.events.take(); !ok { // the caller has it, and still it is open
+			t.Fatal("no question")
+		}
+	}
+	var rpc *jsonrpc.Error
+	if _, err := q.answer(ctx, methodRoots, large); !errors.As(err, &rpc) || open < 2 {
+		t.Errorf("after %d open questions: %v", open, err)
+	}
+	cancel()
+	asking.Wait()
+	if q.bytes != 0 {
+		t.Errorf("%d bytes are counted for no question", q.bytes)
 	}
 }
 
@@ -160,5 +208,26 @@ func TestACallThatWasLeftSharesNoConnectionWithTheNext(t *testing.T) {
 		if n := server.Count("initialize"); n != c.sessions {
 			t.Errorf("after call %d: %d sessions, want %d", i+1, n, c.sessions)
 		}
+	}
+}
+
+func TestACallThatWasNeverSentLeavesItsConnection(t *testing.T) {
+	gate := make(chan struct{})
+	server := asker(mcptest.Legacy)
+	server.Handle = map[string]mcptest.Handler{}
+	b := one(t, server).ready()
+	server.Handle["initialize"] = mcptest.After(gate, nil)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		d := b.begin(ctx, overGRPC, everything())
+		if _, err := d.next(); err == nil {
+			t.Error("a call without a connection succeeded")
+		}
+		cancel()
+	}
+	close(gate)
+	b.begin(t.Context(), overGRPC, everything()).want("outcome ", "end")
+	if n := server.Count("initialize"); n != 2 {
+		t.Errorf("%d sessions were begun, want one for all interactive calls and the first", n)
 	}
 }

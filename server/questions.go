@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
@@ -21,6 +22,10 @@ import (
 const (
 	// maxQuestions bounds the questions of one call that are open at once.
 	maxQuestions = 64
+	// maxQuestionBytes bounds one question, so that it fits into the 4 MiB that
+	// clients commonly accept, and maxOpenBytes all that are open at once.
+	maxQuestionBytes = 3 << 20
+	maxOpenBytes     = 16 << 20
 	// maxAnswered bounds the answered questions that are remembered, to tell a
 	// second answer from one that crossed the question's withdrawal.
 	maxAnswered = 1024
@@ -51,6 +56,7 @@ type questions struct {
 	mu       sync.Mutex // protects the fields below
 	last     int        // question; ids count from 1
 	open     map[string]chan reply
+	bytes    int      // of the open questions
 	answered []string // ids, oldest first
 	silent   bool     // hungUp is closed
 	refused  *failure // why the first question was refused that a call cannot go on without
@@ -67,6 +73,9 @@ type question struct {
 // message converts the question. Params that are not valid are left out.
 func (q *question) message(format pb.JsonFormat) *pb.InputRequest {
 	m, err := convert.Question(q.method, q.params, format)
+	if err == nil && proto.Size(m) > maxQuestionBytes { // small values grow in a Struct, text does not
+		m, err = convert.Question(q.method, q.params, pb.JsonFormat_JSON_FORMAT_TEXT)
+	}
 	if err != nil {
 		m = &pb.InputRequest{Method: strings.ToValidUTF8(q.method, "\uFFFD")}
 	}
@@ -152,21 +161,19 @@ func (q *questions) put(ctx context.Context, asked *question) (jsontext.Value, e
 		q.mu.Unlock()
 		return q.unheard(asked.method)
 	}
-	asked.id = strconv.Itoa(q.last + 1)
-	crowded := len(q.open) >= maxQuestions
-	if crowded || !q.events.ask(asked) {
+	if f := q.tooMuchLocked(len(asked.params)); f != nil {
 		q.mu.Unlock()
-		r, text := reasonTooLarge, fmt.Sprintf("the server's questions that the caller has not taken yet would have more than %d MiB together", maxWaitingQuestionBytes>>20)
-		if crowded {
-			r, text = reasonOverloaded, fmt.Sprintf("the server has %d questions open at once, and one call may have no more", maxQuestions)
-		}
-		q.note(asked.method, r, text)
+		q.note(asked.method, f.reason, f.message)
 		return nil, &jsonrpc.Error{Code: codeOverloaded, Message: "Client overloaded"}
 	}
 	q.last++
+	asked.id = strconv.Itoa(q.last)
 	answered := make(chan reply, 1)
 	q.open[asked.id] = answered
+	q.bytes += len(asked.params)
+	q.events.ask(asked)
 	q.mu.Unlock()
+	defer q.closed(asked)
 	select {
 	case r := <-answered:
 		return r.both()
@@ -187,6 +194,26 @@ func (q *questions) put(ctx context.Context, asked *question) (jsontext.Value, e
 		}
 		return nil, ctx.Err()
 	}
+}
+
+// tooMuchLocked refuses a question of the given size beyond the bounds.
+func (q *questions) tooMuchLocked(size int) *failure {
+	switch {
+	case len(q.open) >= maxQuestions:
+		return refuse(reasonOverloaded, fmt.Sprintf("the server has %d questions open at once, and one call may have no more", maxQuestions))
+	case size > maxQuestionBytes:
+		return refuse(reasonTooLarge, fmt.Sprintf("a question of the server has more than %d MiB", maxQuestionBytes>>20))
+	case size > maxOpenBytes-q.bytes:
+		return refuse(reasonTooLarge, fmt.Sprintf("the server's open questions would have more than %d MiB together", maxOpenBytes>>20))
+	}
+	return nil
+}
+
+// closed notes that a question needs no room any more.
+func (q *questions) closed(asked *question) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes -= len(asked.params)
 }
 
 func (r reply) both() (jsontext.Value, error) {
