@@ -113,6 +113,9 @@ func (r *runner) prepare(pin bool) (err error) {
 	if r.self, err = os.Executable(); err != nil {
 		return err
 	}
+	if r.loaded, err = loadAverage(); err != nil {
+		return err
+	}
 	cpus, err := processors()
 	if err != nil {
 		return err
@@ -165,6 +168,6 @@ func (r *runner) head() []string {
 	}
 	return []string{
 		fmt.Sprintf("%s. %s", machine(), pinned),
-		fmt.Sprintf("Medians of %d interleaved rounds of %s each, after a warm-up of %s.", r.rounds, r.duration, r.duration/4),
+		fmt.Sprintf("Medians of %d interleaved rounds of %s each, after a warm-up of %s. The machine's load average was %s before the first one.", r.rounds, r.duration, r.duration/4, r.loaded),
 	}
 }

@@ -27,6 +27,7 @@ const (
 type runner struct {
 	self, bridge string // programs
 	dir          string // for files
+	loaded       string // load average before the first measurement
 	rounds       int
 	duration     time.Duration // of one measurement
 	settle       time.Duration // of what is idle, before its memory is measured
@@ -80,18 +81,18 @@ type comparison struct {
 	rows        []string
 }
 
-func (l comparison) measure(ctx context.Context, r *runner) ([]row, error) {
-	s := scene{runner: r, comparison: l, running: map[string]*process{}}
+func (c comparison) measure(ctx context.Context, r *runner) ([]row, error) {
+	s := scene{runner: r, comparison: c, running: map[string]*process{}}
 	defer s.end()
 	rounds, duration := r.rounds, r.duration
-	if l.once > 0 {
-		rounds, duration = 1, r.duration*time.Duration(l.once)
+	if c.once > 0 {
+		rounds, duration = 1, r.duration*time.Duration(c.once)
 	}
 	if r.most > 0 {
 		s.callers = min(s.callers, r.most)
 	}
 	var rows []row
-	for _, name := range l.rows {
+	for _, name := range c.rows {
 		if name == bridgeFast && !r.fast {
 			continue
 		}

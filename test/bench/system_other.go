@@ -16,3 +16,4 @@ func resetPeak(int) error                     { return errLinux }
 func processors() ([]int, error)              { return nil, errLinux }
 func pinRole(context.Context, []string) error { return errLinux }
 func machine() string                         { return "" }
+func loadAverage() (string, error)            { return "", errLinux }
