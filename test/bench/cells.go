@@ -60,16 +60,24 @@ const (
 	listText   = "bridge, cached, text"
 	listStruct = "bridge, cached, Struct"
 	listFresh  = "bridge, not cached, text"
-	unsampled  = "bridge, tracing, unsampled"
-	sampled    = "bridge, tracing, sampled"
+	untraced   = "bridge, no exporter"
+	unsampled  = "bridge, exporter, caller not sampled"
+	sampled    = "bridge, exporter, caller sampled"
 )
 
 // contender is a way to do the work of a load.
 type contender struct {
-	process string // what is measured: its kind (bridge, unsampled, sampled, floor or sdk), and more words to have one of one's own; "" = the load generator itself
+	process string // what is measured: its kind (bridge, traced, floor or sdk), and more words to have one of one's own; "" = the load generator itself
 	via     string // of a process: "" = its main listener, fast = that on grpc-go's transport; else post or sdk
 	change  func(*work)
+	parent  string // traceparent of the calls; "" = none
 }
+
+// What callers with a trace send; the last digit says whether they are sampled.
+const (
+	parentNot     = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
+	parentSampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+)
 
 // contenders have bridges of their own, so that the memory that one work took is not found at the other.
 var contenders = map[string]contender{
@@ -86,8 +94,9 @@ var contenders = map[string]contender{
 	listText:     {process: "bridge"},
 	listStruct:   {process: "bridge struct", change: asStruct},
 	listFresh:    {process: "bridge fresh", change: func(w *work) { w.Fresh = true }},
-	unsampled:    {process: "unsampled"},
-	sampled:      {process: "sampled"},
+	untraced:     {process: "bridge", parent: parentSampled},
+	unsampled:    {process: "traced", parent: parentNot},
+	sampled:      {process: "traced more", parent: parentSampled},
 }
 
 func asStruct(w *work) { w.Struct = true }
@@ -130,8 +139,8 @@ func cells() []cell {
 			measure: comparison{mode: lightmcp.JSON, work: work{Kind: "list", Size: 500}, callers: 4, rows: []string{floor, sdk, listText, listStruct, listFresh}}.measure},
 		{name: "progress", title: "Streamed call with 100 progress messages, one a millisecond, modern HTTP, 4 callers", base: floor, columns: []metric{cpu, told, rate, p50, p95, p99, resident},
 			measure: comparison{mode: lightmcp.JSON, work: work{Kind: "progress", Size: 100}, callers: 4, rows: []string{floor, sdk, bridgeText}}.measure},
-		{name: "tracing", title: "1 KB echo, modern HTTP with JSON, 16 callers, tracing off and on", base: bridgeText, columns: callColumns,
-			measure: comparison{mode: lightmcp.JSON, work: echo, callers: 16, rows: []string{bridgeText, unsampled, sampled}}.measure},
+		{name: "tracing", title: "1 KB echo, modern HTTP with JSON, 16 callers that have a trace", base: untraced, columns: callColumns,
+			measure: comparison{mode: lightmcp.JSON, work: echo, callers: 16, rows: []string{untraced, unsampled, sampled}}.measure},
 		{name: "sequential", title: "As others measure: short echo, one sequential client", base: directPost, columns: callColumns,
 			measure: comparison{mode: lightmcp.JSON, work: short, callers: 1, rows: []string{bridgeText, directPost, directSDK}}.measure},
 		{name: "clients-10", title: "As others measure: 10 clients, ten tools (one round, 15 times as long)", base: directPost, columns: callColumns,

@@ -56,6 +56,8 @@ func (f figures) goals() []goal {
 		{what: "p50 with 1 caller, beside the floor", unit: "×", limit: 1.15, measured: f.ratio("http-1", p50, bridgeText, floor)},
 		{what: "p99 with 64 callers, beside the floor", unit: "×", limit: 1.5, measured: f.ratio("http-64", p99, bridgeText, floor)},
 		{what: "CPU per call over stdio, beside the SDK", unit: "×", limit: 0.6, measured: f.ratio("stdio-16", cpu, bridgeText, sdk)},
+		{what: "CPU per call with an exporter, callers not sampled, beside none", unit: "×", limit: 1.1, measured: f.ratio("tracing", cpu, unsampled, untraced)},
+		{what: "CPU per call with an exporter, callers sampled, beside none", unit: "×", limit: 1.3, measured: f.ratio("tracing", cpu, sampled, untraced)},
 		{what: "CPU per 5 MB text, beside the floor", unit: "×", limit: 1.3, measured: f.ratio("5MB", cpu, bridgeText, floor)},
 		{what: "CPU per 5 MB of structured content as text, beside the floor", unit: "×", limit: 1.3, measured: f.ratio("5MB", cpu, rowsText, floor)},
 		{what: "memory growth of 4 concurrent 5 MB texts, by their size", unit: "×", limit: 4, measured: f.get("5MB", bridgeText, multiple)},

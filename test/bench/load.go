@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/grpc/metadata"
 )
 
 // loadSpec is what one load generator does.
@@ -19,7 +21,8 @@ type loadSpec struct {
 	Connections int // that the callers share, at most one for each
 	WarmUp      time.Duration
 	Duration    time.Duration
-	PID         int // of the process whose CPU and memory are measured; 0 = the generator itself
+	Parent      string // traceparent of the calls over grpc; "" = none
+	PID         int    // of the process whose CPU and memory are measured; 0 = the generator itself
 }
 
 // sample is one measurement.
@@ -42,6 +45,9 @@ func load(ctx context.Context, spec loadSpec) (sample, error) {
 		return sample{}, err
 	}
 	defer end()
+	if spec.Parent != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", spec.Parent)
+	}
 	if _, err := spin(ctx, job, ways, spec.Callers, spec.WarmUp); err != nil {
 		return sample{}, err
 	}

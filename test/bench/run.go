@@ -177,10 +177,8 @@ func (s *scene) process(ctx context.Context, name string) (*process, error) {
 		}
 		p, err := launch(ctx, true, nil, s.pin(s.apart, append([]string{s.self, "sdk"}, upstream...)...)...)
 		return s.keep(name, p, err)
-	case "unsampled":
-		env, err = s.tracing(ctx, "always_off")
-	case "sampled":
-		env, err = s.tracing(ctx, "always_on")
+	case "traced":
+		env, err = s.tracing(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -198,7 +196,7 @@ func (s *scene) process(ctx context.Context, name string) (*process, error) {
 }
 
 // tracing is the environment of a bridge that exports spans; the collector is started when it is needed first.
-func (s *scene) tracing(ctx context.Context, sampler string) ([]string, error) {
+func (s *scene) tracing(ctx context.Context) ([]string, error) {
 	sink := s.running["sink"]
 	if sink == nil {
 		p, err := launch(ctx, false, nil, s.pin(s.rest, s.self, "sink")...)
@@ -207,13 +205,13 @@ func (s *scene) tracing(ctx context.Context, sampler string) ([]string, error) {
 		}
 	}
 	return []string{"OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
-		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + sink.address, "OTEL_TRACES_SAMPLER=" + sampler}, nil
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + sink.address}, nil
 }
 
 // add makes one measurement and adds it to the row.
 func (s *scene) add(ctx context.Context, row row, duration time.Duration) error {
 	c := contenders[row.name]
-	spec := loadSpec{Via: c.via, Work: s.work, Callers: s.callers, Connections: s.comparison.connections, WarmUp: duration / 4, Duration: duration}
+	spec := loadSpec{Via: c.via, Work: s.work, Callers: s.callers, Connections: s.comparison.connections, WarmUp: duration / 4, Duration: duration, Parent: c.parent}
 	if c.change != nil {
 		c.change(&spec.Work)
 	}
