@@ -54,6 +54,10 @@ test-zoo: ## Drive the client against many real MCP servers
 chaos: ## Disturb the servers of a bridge under load for some minutes (Linux)
 	cd test && $(GO) run ./chaos
 
+.PHONY: test-jaeger
+test-jaeger: ## Look at traces through a real Jaeger; builds one the first time, which takes minutes
+	binary=$$(test/jaeger/setup.sh) && cd test && JAEGER_BIN="$$binary" $(GO) test -v -count=1 -timeout 10m -run Jaeger ./e2e
+
 .PHONY: test-docker
 test-docker: ## Build the image, run it and check its behaviour and size
 	test/docker/run.sh

@@ -24,8 +24,14 @@ type Options struct {
 	// Targets are the MCP servers behind the bridge. Required. The server
 	// neither starts nor closes them.
 	Targets *targets.Set
-	// Logger receives one line per call (Debug) and faults; nil discards.
+	// Logger receives a line for each call and faults; nil discards.
 	Logger *slog.Logger
+	// Access says which calls have their line at level Info; the zero value is
+	// AccessOff.
+	Access AccessLog
+	// Observe, when set, is told of every call that is over, with its context. It
+	// must not block.
+	Observe func(ctx context.Context, o Outcome)
 	// MaxRequestBytes bounds one request message, decompressed; 0 = 16 MiB.
 	MaxRequestBytes int
 	// Interceptors wrap every call, outermost first, outside the server's own:
@@ -85,6 +91,7 @@ const (
 type Server struct {
 	opts    Options
 	log     *slog.Logger
+	access  *access
 	rpc     *connect.Server
 	handler http.Handler
 	http    *http.Server
@@ -123,7 +130,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, log: opts.Logger}
+	s := &Server{opts: opts, log: opts.Logger, access: newAccess(opts.Access, opts.Logger)}
 	s.draining, s.beginDrain = context.WithCancel(context.Background())
 	s.forced, s.force = context.WithCancelCause(context.Background())
 
@@ -138,7 +145,7 @@ func New(opts Options) (*Server, error) {
 	mcpbridgev1connect.RegisterResourcesServiceHandler(s.rpc, resourcesService{calls})
 	mcpbridgev1connect.RegisterPromptsServiceHandler(s.rpc, promptsService{calls})
 	mcpbridgev1connect.RegisterCompletionServiceHandler(s.rpc, completionService{calls})
-	mcpbridgev1connect.RegisterTasksServiceHandler(s.rpc, tasksService{calls})
+	mcpbridgev1connect.RegisterTasksServiceHandler(s.rpc, tasksService{calls, new(taskFeeds)})
 	mcpbridgev1connect.RegisterHealthServiceHandler(s.rpc, healthService{calls})
 	if err := registerHealth(s.draining, s.rpc, opts.Targets, services); err != nil {
 		return nil, err
@@ -147,7 +154,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 
-	routes := newRouter(opts.limits, opts.Logger)
+	routes := newRouter(&s.opts, s.access)
 	connecthttp.Mount(routes, s.rpc,
 		connecthttp.WithCodecs(connectproto.NewBinaryCodec(), &jsonCodec{}),
 		connecthttp.WithReadMaxBytes(opts.MaxRequestBytes),
@@ -199,6 +206,7 @@ func (s *Server) Serve(l net.Listener) error {
 // Calling it again has no further effect.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.beginDrain()
+	defer s.access.close(ctx)
 	err := s.http.Shutdown(ctx)
 	if err == nil {
 		s.force(errForced)

@@ -43,6 +43,8 @@ func TestAUsersMistakesAreNamed(t *testing.T) {
 		"an unset variable":        {[]string{"serve", "--config", file("env.yaml", "targets:\n  a:\n    url: http://x/${BRIDGE_TEST_UNSET}\n")}, []string{"BRIDGE_TEST_UNSET", "3:"}},
 		"an open address":          {[]string{"serve", "--config", valid, "--listen", "0.0.0.0:0"}, []string{"0.0.0.0:0", "insecure"}},
 		"an address in use or bad": {[]string{"serve", "--config", valid, "--listen", "127.0.0.1:99999"}, []string{"listen.address"}},
+		"a bad admin address":      {[]string{"serve", "--config", valid, "--admin", "127.0.0.1:99999"}, []string{"listen.admin.address"}},
+		"an open admin address":    {[]string{"serve", "--config", valid, "--admin", ":0"}, []string{"listen.admin.insecure"}},
 		"the same name twice":      {[]string{"serve", "--demo", "--config", file("demo.yaml", "targets: {demo: {url: \"http://127.0.0.1:1/\"}}\n")}, []string{"--demo", "rename"}},
 		"an empty file":            {[]string{"serve", "--config", file("empty.yaml", "log: {level: debug}\n")}, []string{"empty.yaml", "names no target"}},
 		"an unknown flag":          {[]string{"serve", "--dmeo"}, []string{"--dmeo"}},

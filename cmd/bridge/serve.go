@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
 
+	"github.com/mcpbridge/mcpbridge/internal/admin"
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/targets"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
@@ -25,8 +26,8 @@ import (
 )
 
 type serveFlags struct {
-	config, mcpJSON, listen string
-	demo, insecure          bool
+	config, mcpJSON, listen, admin string
+	demo, insecure                 bool
 }
 
 func serveCommand() *cobra.Command {
@@ -49,6 +50,7 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&flags.config, "config", "", "configuration file (YAML)")
 	f.StringVar(&flags.mcpJSON, "mcp-json", "", "file in the common mcpServers format; its servers are added as targets")
 	f.StringVar(&flags.listen, "listen", "", "listen address, in place of the configured one")
+	f.StringVar(&flags.admin, "admin", "", "address of the admin listener, in place of the configured one")
 	f.BoolVar(&flags.demo, "demo", false, "add the built-in MCP server as the target \"demo\"")
 	f.BoolVar(&flags.insecure, "insecure", false, "allow an address that others can reach although nothing authenticates them")
 	return cmd
@@ -95,7 +97,11 @@ func (f *serveFlags) load() (*config.Config, error) {
 	if f.listen != "" {
 		cfg.Listen.Address = f.listen
 	}
+	if f.admin != "" {
+		cfg.Listen.Admin.Address = f.admin
+	}
 	cfg.Listen.Insecure = cfg.Listen.Insecure || f.insecure
+	cfg.Listen.Admin.Insecure = cfg.Listen.Admin.Insecure || f.insecure
 	return cfg, cfg.Validate()
 }
 
@@ -105,6 +111,7 @@ const telemetryBudget = 5 * time.Second
 // serve wires everything together, runs until ctx ends, and takes it down in
 // reverse. r lacks what is made here.
 func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr io.Writer) error {
+	defer spareHeap()()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // one that comes before the bridge serves must not end it
 	defer signal.Stop(hangups)
@@ -112,25 +119,34 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	level := new(slog.LevelVar)
 	level.Set(levelOf(cfg.Log))
 	log := newLogger(cfg.Log.Format, level, stderr)
-	telemetry, err := bridgeotel.Setup(ctx, bridgeotel.Options{Logger: log, Version: version})
+	telemetry, err := bridgeotel.Setup(ctx, bridgeotel.Options{Logger: log, Version: version, OwnTraces: !cfg.Telemetry.TrustRemote})
 	if err != nil {
 		return err
 	}
 	defer ending(ctx, log, "telemetry", telemetryBudget, telemetry.Shutdown)
 	otel.SetErrorHandler(telemetry)
-	interceptors, err := telemetry.ServerInterceptors()
+	metrics, err := bridgeotel.SetupMetrics(ctx, bridgeotel.MetricsOptions{Logger: log, Version: version, Prometheus: cfg.Listen.Admin.Address != ""})
+	if err != nil {
+		return err
+	}
+	defer ending(ctx, log, "metrics", telemetryBudget, metrics.Shutdown)
+	if err := metrics.ObserveSpans(telemetry.Spans); err != nil {
+		return err
+	}
+	interceptors, err := telemetry.ServerInterceptors(metrics)
 	if err != nil {
 		return err
 	}
 	set, err := targets.New(cfg, targets.Deps{
-		Supervisor:   supervisor(),
-		Logger:       log,
-		Version:      version,
-		Interceptors: []mcpclient.Interceptor{telemetry.Interceptor()},
-		Meta:         telemetry.Meta(),
-		Headers:      telemetry.Headers(),
+		Supervisor:  supervisor(),
+		Logger:      log,
+		Version:     version,
+		Instruments: instruments(telemetry, metrics),
 	})
 	if err != nil {
+		return err
+	}
+	if err := metrics.ObserveTargets(func() []bridgeotel.TargetFigures { return figures(set) }); err != nil {
 		return err
 	}
 	srv, err := server.New(server.Options{
@@ -139,10 +155,17 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 		MaxRequestBytes: cfg.Listen.MaxRequestBytes.Int(),
 		Interceptors:    interceptors,
 		TraceID:         telemetry.TraceID,
+		Access:          accessOf(cfg.Log),
+		Observe:         func(ctx context.Context, o server.Outcome) { metrics.RPCEnded(ctx, o.Procedure, o.Target, o.Reason) },
 	})
 	if err != nil {
 		return err
 	}
+	adm, stopAdmin, err := startAdmin(ctx, cfg.Listen.Admin, metrics, set, log)
+	if err != nil {
+		return err
+	}
+	defer stopAdmin()
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", cfg.Listen.Address)
 	if err != nil {
@@ -154,6 +177,7 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	stopReloading := r.start(ctx)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()
+	adm.SetState(admin.StateServing)
 	base := "http://" + listener.Addr().String()
 	if _, err := fmt.Fprintf(stdout, "bridge listens on %s; try: buf curl %s/mcpbridge.v1.ToolsService/ListTools\n", base, base); err != nil {
 		log.WarnContext(ctx, "the address could not be printed", "error", err)
@@ -165,6 +189,7 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 		log.InfoContext(ctx, "shutting down", "cause", context.Cause(ctx))
 	case failed = <-served:
 	}
+	adm.SetState(admin.StateDraining)
 	stopReloading()
 	// callers first, then the connections they used
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Shutdown.Timeout)
@@ -174,6 +199,21 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	}
 	ending(ctx, log, "targets", targetsBudget, set.Close)
 	return failed
+}
+
+// instruments has every target traced and measured.
+func instruments(telemetry *bridgeotel.Telemetry, metrics *bridgeotel.Metrics) func(string, *config.Target) targets.Instruments {
+	return func(name string, c *config.Target) targets.Instruments {
+		rule := bridgeotel.BaggageRule{Restrict: c.Baggage.Policy != config.BaggageForward, Keys: c.Baggage.Keys}
+		traces := telemetry.Target(bridgeotel.TargetOptions{Name: name, Baggage: rule})
+		measured := metrics.Target(name)
+		return targets.Instruments{
+			Interceptors: []mcpclient.Interceptor{traces.Interceptor(), measured.Interceptor()},
+			Meta:         traces.Meta(), Headers: traces.Headers(),
+			OnConnect: traces.OnConnect(), OnWait: traces.OnWait(), OnQueue: traces.OnQueue(), OnRequest: traces.OnRequest(),
+			OnList: measured.OnList(), OnSessionEnd: measured.OnSessionEnd(),
+		}
+	}
 }
 
 // supervisor is the command line that runs child processes so that nothing of

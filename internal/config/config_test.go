@@ -82,6 +82,14 @@ func TestOnlyLoopbackAddressesAreSafe(t *testing.T) {
 		if err := cfg.Validate(); err != nil {
 			t.Errorf("%s, insecure: %v", address, err)
 		}
+		cfg.Listen = Listen{Address: "127.0.0.1:1", MaxRequestBytes: 1, Insecure: true, Admin: Admin{Address: address}}
+		if err := cfg.Validate(); safe != (err == nil) || !safe && !strings.Contains(err.Error(), "listen.admin.insecure") {
+			t.Errorf("admin listener at %s: %v", address, err)
+		}
+		cfg.Listen.Admin.Insecure = true
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("admin listener at %s, insecure: %v", address, err)
+		}
 	}
 }
 

@@ -12,10 +12,12 @@ import (
 
 // config checks every value of c and the combinations inside one target.
 func (r *report) config(c *Config) {
-	r.address(c.Listen.Address)
+	r.address("listen.address", c.Listen.Address)
+	r.admin(&c.Listen)
 	r.positive("listen.max_request_bytes", int64(c.Listen.MaxRequestBytes), "16MiB")
 	oneOf(r, "log.level", c.Log.Level, logLevels())
 	oneOf(r, "log.format", c.Log.Format, logFormats())
+	oneOf(r, "log.access", c.Log.Access, logAccesses())
 	r.duration("shutdown.timeout", c.Shutdown.Timeout)
 	if c.ClientInfo.Name == "" {
 		r.add("client_info.name", "must not be empty; MCP servers are told it")
@@ -38,8 +40,7 @@ func (r *report) config(c *Config) {
 	}
 }
 
-func (r *report) address(address string) {
-	const key = "listen.address"
+func (r *report) address(key, address string) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		r.add(key, "must be HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080")
@@ -48,15 +49,37 @@ func (r *report) address(address string) {
 	}
 }
 
-// safeAddress refuses an address that other machines reach, because the
-// listener has neither TLS nor authentication.
-func (r *report) safeAddress(l *Listen) {
-	host, _, err := net.SplitHostPort(l.Address)
-	if err != nil || l.Insecure || isLoopback(host) {
+func (r *report) admin(l *Listen) {
+	const key = "listen.admin"
+	switch {
+	case l.Admin.Address == "":
+		if l.Admin.Pprof {
+			r.add(key+".pprof", "is served by the admin listener only; set %s.address, such as 127.0.0.1:9464", key)
+		}
 		return
+	case l.Admin.Address == l.Address && !strings.HasSuffix(l.Address, ":0"):
+		r.add(key+".address", "is that of listen.address; the admin listener needs one of its own, such as 127.0.0.1:9464")
 	}
-	r.add("listen.address", "%s can be reached from other machines, and the listener has no TLS and no authentication; "+
-		"listen on 127.0.0.1, or set listen.insecure to true (--insecure) where something else protects it", l.Address)
+	r.address(key+".address", l.Admin.Address)
+}
+
+// safeAddresses refuses addresses that other machines reach, because the
+// listeners have neither TLS nor authentication.
+func (r *report) safeAddresses(l *Listen) {
+	if !l.Insecure && isExposed(l.Address) {
+		r.add("listen.address", "%s can be reached from other machines, and the listener has no TLS and no authentication; "+
+			"listen on 127.0.0.1, or set listen.insecure to true (--insecure) where something else protects it", l.Address)
+	}
+	if !l.Admin.Insecure && l.Admin.Address != "" && isExposed(l.Admin.Address) {
+		r.add("listen.admin.address", "%s can be reached from other machines, and the listener has no TLS and no authentication; "+
+			"listen on 127.0.0.1, or set listen.admin.insecure to true (--insecure) where something else protects it", l.Admin.Address)
+	}
+}
+
+// isExposed reports whether other machines may reach a valid address.
+func isExposed(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && !isLoopback(host)
 }
 
 func isLoopback(host string) bool {
