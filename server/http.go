@@ -108,7 +108,7 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *router) unknown(x *exchange, req *http.Request, start time.Time) {
 	service, method, isProcedure := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	if isProcedure && service != "" && method != "" && !strings.Contains(method, "/") && req.Method == http.MethodPost && r.errors.IsSupported(plain(req)) {
-		r.refuse(x, req, start, refuse(reasonMethodNotSupported, fmt.Sprintf("this bridge does not serve %s; gRPC reflection lists what it serves", quote(service+"/"+method))))
+		r.refuse(x, req, start, notServed(req.URL.Path))
 		return
 	}
 	x.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -118,6 +118,11 @@ func (r *router) unknown(x *exchange, req *http.Request, start time.Time) {
 		_, _ = x.Write([]byte(r.help)) // an error here means that the caller has gone
 	}
 	r.record(req, start, connect.CodeNotFound, "nothing is served at this path")
+}
+
+// notServed is the failure of a call to a procedure that there is not.
+func notServed(procedure string) *failure {
+	return refuse(reasonMethodNotSupported, fmt.Sprintf("this bridge does not serve %s; gRPC reflection lists what it serves", quote(strings.TrimPrefix(procedure, "/"))))
 }
 
 // refuse answers in the caller's protocol.

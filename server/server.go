@@ -88,6 +88,7 @@ type Server struct {
 	rpc     *connect.Server
 	handler http.Handler
 	http    *http.Server
+	grpc    *grpcFront
 
 	// draining ends when a shutdown begins, forced when its time ran out.
 	draining, forced context.Context //nolint:containedctx // lifetimes of the server
@@ -147,15 +148,17 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 
+	codecs := []connect.Codec{connectproto.NewBinaryCodec(), &jsonCodec{}}
 	routes := newRouter(opts.limits, opts.Logger)
 	connecthttp.Mount(routes, s.rpc,
-		connecthttp.WithCodecs(connectproto.NewBinaryCodec(), &jsonCodec{}),
+		connecthttp.WithCodecs(codecs...),
 		connecthttp.WithReadMaxBytes(opts.MaxRequestBytes),
 		connecthttp.WithCompressMinBytes(compressMinBytes),
 	)
 	routes.complete(s.rpc)
 	s.handler = routes
 	s.http = s.newHTTPServer()
+	s.grpc = newGRPCFront(s.forced, s.rpc, codecs, opts)
 	return s, nil
 }
 
@@ -199,7 +202,7 @@ func (s *Server) Serve(l net.Listener) error {
 // Calling it again has no further effect.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.beginDrain()
-	err := s.http.Shutdown(ctx)
+	err := s.finish(ctx)
 	if err == nil {
 		s.force(errForced)
 		return nil
@@ -208,8 +211,16 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.force(errForced)
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), forcedGrace)
 	defer cancel()
-	if s.http.Shutdown(grace) != nil {
+	if s.finish(grace) != nil {
 		_ = s.http.Close() // closes what is left; its error is about connections nobody needs
+		s.grpc.close()
 	}
 	return fmt.Errorf("shut down: %w", err)
+}
+
+// finish lets both listeners finish until ctx ends.
+func (s *Server) finish(ctx context.Context) error {
+	fast := make(chan error, 1)
+	go func() { fast <- s.grpc.shutdown(ctx) }()
+	return cmp.Or(s.http.Shutdown(ctx), <-fast)
 }
