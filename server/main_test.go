@@ -120,7 +120,7 @@ func start(t *testing.T, opts Options, configs map[string]targetConfig) *bridge 
 }
 
 // loopback listens on a port of this machine.
-func loopback(t *testing.T) net.Listener {
+func loopback(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

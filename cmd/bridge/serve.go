@@ -143,19 +143,20 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	if err != nil {
 		return err
 	}
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", cfg.Listen.Address)
+	listeners, err := listen(ctx, cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("cannot listen at %s (listen.address): %w", cfg.Listen.Address, err)
+		return err
 	}
 
 	set.Start()
 	r.set, r.level, r.log = set, level, log
 	stopReloading := r.start(ctx)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
-	base := "http://" + listener.Addr().String()
-	if _, err := fmt.Fprintf(stdout, "bridge listens on %s; try: buf curl %s/mcpbridge.v1.ToolsService/ListTools\n", base, base); err != nil {
+	served := make(chan error, 2)
+	go func() { served <- srv.Serve(listeners.all) }()
+	if listeners.grpc != nil {
+		go func() { served <- srv.ServeGRPC(listeners.grpc) }()
+	}
+	if _, err := io.WriteString(stdout, listeners.String()); err != nil {
 		log.WarnContext(ctx, "the address could not be printed", "error", err)
 	}
 
@@ -174,6 +175,33 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	}
 	ending(ctx, log, "targets", targetsBudget, set.Close)
 	return failed
+}
+
+// listeners are where callers connect; grpc is nil where it is not configured.
+type listeners struct{ all, grpc net.Listener }
+
+func listen(ctx context.Context, c config.Listen) (l listeners, err error) {
+	var lc net.ListenConfig
+	if l.all, err = lc.Listen(ctx, "tcp", c.Address); err != nil {
+		return l, fmt.Errorf("cannot listen at %s (listen.address): %w", c.Address, err)
+	}
+	if c.GRPC == "" {
+		return l, nil
+	}
+	if l.grpc, err = lc.Listen(ctx, "tcp", c.GRPC); err != nil {
+		_ = l.all.Close() // nothing has used it
+		return l, fmt.Errorf("cannot listen at %s (listen.grpc): %w", c.GRPC, err)
+	}
+	return l, nil
+}
+
+// String is what is printed at start.
+func (l listeners) String() string {
+	base, alone := "http://"+l.all.Addr().String(), ""
+	if l.grpc != nil {
+		alone = ", and for gRPC alone on " + l.grpc.Addr().String()
+	}
+	return fmt.Sprintf("bridge listens on %s%s; try: buf curl %s/mcpbridge.v1.ToolsService/ListTools\n", base, alone, base)
 }
 
 // supervisor is the command line that runs child processes so that nothing of

@@ -58,6 +58,6 @@ func checkOutcome(t *testing.T, result bool, err error) {
 
 func isLoopbackAddress(cfg *Config) bool {
 	r := newReport("")
-	r.safeAddress(&cfg.Listen)
+	r.safeAddresses(&cfg.Listen)
 	return r.err() == nil
 }

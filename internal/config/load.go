@@ -23,7 +23,7 @@ func Load(path string) (*Config, error) {
 // impossible combinations are errors, all of them together as [Errors].
 //
 // What flags may still change is left to [Config.Validate]: that there is a
-// target, and that the listen address is a safe one.
+// target, and that the listen addresses are safe ones.
 func Parse(name string, data []byte, env Env) (*Config, error) {
 	r := newReport(name)
 	cfg := Default()
@@ -42,14 +42,14 @@ func Parse(name string, data []byte, env Env) (*Config, error) {
 
 // Validate checks the whole configuration again, after flags and other files
 // have been merged into it: everything that [Parse] checks, and that there is
-// at least one target and the listen address is a safe one.
+// at least one target and the listen addresses are safe ones.
 func (c *Config) Validate() error {
 	r := newReport("")
 	r.config(c)
 	if len(c.Targets) == 0 {
 		r.add("targets", "there is no target; name at least one MCP server")
 	}
-	r.safeAddress(&c.Listen)
+	r.safeAddresses(&c.Listen)
 	return r.err()
 }
 

@@ -48,7 +48,7 @@ func TestAByteOrderMarkAndWindowsLineEndsAreRead(t *testing.T) {
 }
 
 const everything = `
-listen: {address: "[::1]:9000", max_request_bytes: 4MiB, insecure: true}
+listen: {address: "[::1]:9000", grpc: "[::1]:9001", max_request_bytes: 4MiB, insecure: true}
 log: {level: debug, format: json}
 shutdown: {timeout: 1m}
 client_info:
@@ -114,7 +114,7 @@ func TestEverySettingIsRead(t *testing.T) {
 	replicas.URLs = []string{"https://a.example/mcp", "https://s3cr3t.example:8443/mcp"}
 	replicas.Pool.Isolation, replicas.Pool.MaxConnections = IsolationPerCall, 256
 	want := &Config{
-		Listen:   Listen{Address: "[::1]:9000", MaxRequestBytes: 4 << 20, Insecure: true},
+		Listen:   Listen{Address: "[::1]:9000", GRPC: "[::1]:9001", MaxRequestBytes: 4 << 20, Insecure: true},
 		Log:      Log{Level: LevelDebug, Format: FormatJSON},
 		Shutdown: Shutdown{Timeout: time.Minute},
 		ClientInfo: ClientInfo{
@@ -290,6 +290,7 @@ func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
 		{"negative size", "listen: {max_request_bytes: -1}\n", "must not be negative"},
 		{"bad bool", ofURL("lazy: maybe"), `targets.t.lazy: "maybe" must be true or false`},
 		{"bad address", "listen: {address: localhost}\n", "f:1:19: listen.address: must be HOST:PORT"},
+		{"bad gRPC address", "listen: {grpc: '8081'}\n", "f:1:16: listen.grpc: must be HOST:PORT"},
 		{"bad listen port", "listen: {address: 'localhost:http'}\n", "port outside 0 to 65535"},
 		{"bad level", "log: {level: loud}\n", "log.level: must be debug, info, warn or error"},
 		{"bad format", "log: {format: xml}\n", "log.format: must be text or json"},

@@ -12,7 +12,10 @@ import (
 
 // config checks every value of c and the combinations inside one target.
 func (r *report) config(c *Config) {
-	r.address(c.Listen.Address)
+	r.address("listen.address", c.Listen.Address)
+	if c.Listen.GRPC != "" {
+		r.address("listen.grpc", c.Listen.GRPC)
+	}
 	r.positive("listen.max_request_bytes", int64(c.Listen.MaxRequestBytes), "16MiB")
 	oneOf(r, "log.level", c.Log.Level, logLevels())
 	oneOf(r, "log.format", c.Log.Format, logFormats())
@@ -38,8 +41,7 @@ func (r *report) config(c *Config) {
 	}
 }
 
-func (r *report) address(address string) {
-	const key = "listen.address"
+func (r *report) address(key, address string) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		r.add(key, "must be HOST:PORT, such as 127.0.0.1:8080 or [::1]:8080")
@@ -48,15 +50,20 @@ func (r *report) address(address string) {
 	}
 }
 
-// safeAddress refuses an address that other machines reach, because the
-// listener has neither TLS nor authentication.
-func (r *report) safeAddress(l *Listen) {
-	host, _, err := net.SplitHostPort(l.Address)
-	if err != nil || l.Insecure || isLoopback(host) {
+// safeAddresses refuses an address that other machines reach, because the
+// listeners have neither TLS nor authentication.
+func (r *report) safeAddresses(l *Listen) {
+	if l.Insecure {
 		return
 	}
-	r.add("listen.address", "%s can be reached from other machines, and the listener has no TLS and no authentication; "+
-		"listen on 127.0.0.1, or set listen.insecure to true (--insecure) where something else protects it", l.Address)
+	for _, at := range []struct{ key, address string }{{"listen.address", l.Address}, {"listen.grpc", l.GRPC}} {
+		host, _, err := net.SplitHostPort(at.address)
+		if err != nil || isLoopback(host) {
+			continue
+		}
+		r.add(at.key, "%s can be reached from other machines, and the listener has no TLS and no authentication; "+
+			"listen on 127.0.0.1, or set listen.insecure to true (--insecure) where something else protects it", at.address)
+	}
 }
 
 func isLoopback(host string) bool {
