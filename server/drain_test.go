@@ -132,18 +132,22 @@ func TestHealthWatchesEndWhenTheServerShutsDown(t *testing.T) {
 }
 
 func TestAnIdleReflectionStreamDoesNotHoldTheShutdown(t *testing.T) {
-	b := one(t, shop(mcptest.Modern)).ready()
-	stream := grpcreflect.NewClient(b.client(overGRPC)).NewStream(t.Context())
-	if _, err := stream.ListServices(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if err := b.Shutdown(ctx); err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
-	if err := stream.Close(); connect.CodeOf(err) != connect.CodeUnavailable {
-		t.Errorf("the stream ended with %v, want unavailable", err)
+	for _, protocol := range listenersForGRPC() {
+		t.Run(protocol, func(t *testing.T) {
+			b := one(t, shop(mcptest.Modern)).ready()
+			stream := grpcreflect.NewClient(b.client(protocol)).NewStream(t.Context())
+			if _, err := stream.ListServices(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			if err := b.Shutdown(ctx); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			if err := stream.Close(); connect.CodeOf(err) != connect.CodeUnavailable {
+				t.Errorf("the stream ended with %v, want unavailable", err)
+			}
+		})
 	}
 }
 
