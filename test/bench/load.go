@@ -25,7 +25,7 @@ type sample struct {
 }
 
 func dial(c *contender) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+c.process.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return grpc.NewClient("passthrough:///"+c.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 // check makes one call and looks at its answer.

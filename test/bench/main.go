@@ -4,7 +4,7 @@
 //	post  a Connect handler that does one net/http POST to the MCP server and forwards the bytes: the floor
 //	sdk   a Connect handler that calls through the client of the official Go SDK
 //
-// The MCP server is a minimal one that answers with JSON (see server.go). Rounds are interleaved and medians are
+// The bridge is called on both of its listeners. The MCP server is a minimal one that answers with JSON (see server.go). Rounds are interleaved and medians are
 // shown, because machines are noisy. Run it with "go run ./bench" in the folder test.
 package main
 
@@ -43,6 +43,7 @@ func main() {
 type contender struct {
 	name    string
 	process *process
+	address string
 	request *pb.CallToolRequest
 	rounds  []sample
 }
@@ -79,7 +80,7 @@ func bench() error {
 	}
 	defer server.stop()
 	url, config := "http://"+server.address+"/mcp", filepath.Join(dir, "bridge.yaml")
-	if err := os.WriteFile(config, []byte("log: {level: warn}\ntargets:\n  bench:\n    url: "+url+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("log: {level: warn}\nlisten: {grpc: \"127.0.0.1:0\"}\ntargets:\n  bench:\n    url: "+url+"\n"), 0o600); err != nil {
 		return err
 	}
 
@@ -103,10 +104,11 @@ func bench() error {
 		processes = append(processes, p)
 	}
 	contenders := []*contender{
-		{name: "post (floor)", process: processes[0], request: asText},
-		{name: "sdk", process: processes[1], request: asText},
-		{name: "bridge, JSON text", process: processes[2], request: asText},
-		{name: "bridge, Struct", process: processes[2], request: &pb.CallToolRequest{Name: "echo", Arguments: arguments}},
+		{name: "post (floor)", process: processes[0], address: processes[0].address, request: asText},
+		{name: "sdk", process: processes[1], address: processes[1].address, request: asText},
+		{name: "bridge, JSON text", process: processes[2], address: processes[2].address, request: asText},
+		{name: "bridge, Struct", process: processes[2], address: processes[2].address, request: &pb.CallToolRequest{Name: "echo", Arguments: arguments}},
+		{name: "bridge, JSON text, listen.grpc", process: processes[2], address: processes[2].grpc, request: asText},
 	}
 	for _, c := range contenders {
 		if err := check(c, text); err != nil {
@@ -155,9 +157,10 @@ func median(samples []sample, field func(sample) float64) float64 {
 type process struct {
 	cmd     *exec.Cmd
 	address string
+	grpc    string // of the listener for gRPC alone; "" = there is none
 }
 
-var address = regexp.MustCompile(`(?:listening |listens on http://)(127\.0\.0\.1:[0-9]+)`)
+var address = regexp.MustCompile(`(?:listening |listens on http://)(127\.0\.0\.1:[0-9]+)(?:, and for gRPC alone on (127\.0\.0\.1:[0-9]+))?`)
 
 // launch starts a child and waits for the address in its output.
 func launch(cmd *exec.Cmd) (*process, error) {
@@ -178,7 +181,7 @@ func launch(cmd *exec.Cmd) (*process, error) {
 	var seen strings.Builder
 	for lines.Scan() {
 		if match := address.FindStringSubmatch(lines.Text()); match != nil {
-			p.address = match[1]
+			p.address, p.grpc = match[1], match[2]
 			go func() { // ends with the child; what it says later is only trouble
 				for lines.Scan() {
 					fmt.Fprintln(os.Stderr, lines.Text())

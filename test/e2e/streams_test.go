@@ -153,7 +153,7 @@ func TestServerStreamsWorkOverEveryProtocol(t *testing.T) {
 	http1 := &http.Transport{}
 	t.Cleanup(http1.CloseIdleConnections)
 	over1 := func(options ...connecthttp.Option) clients {
-		return b.clientsOver(http1, options...)
+		return clientsOver(http1, b.addr, options...)
 	}
 	for name, c := range map[string]clients{
 		"gRPC":                   b.clients(t),
@@ -286,7 +286,7 @@ func TestBufStreamsInBothDirections(t *testing.T) {
 	b := serve(t, map[string]target{"everything": everythingStdio(t)})
 	run := func(method, data string) string {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), buf, "curl", "--protocol", "grpc", "-d", data, "http://"+b.addr+"/mcpbridge.v1.ToolsService/"+method)
+		cmd := exec.CommandContext(t.Context(), buf, "curl", "--protocol", "grpc", "-d", data, "http://"+b.grpcAddr+"/mcpbridge.v1.ToolsService/"+method)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
