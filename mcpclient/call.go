@@ -31,9 +31,17 @@ type Call struct {
 	// Endpoint is the URL's host and port on HTTP, "" elsewhere.
 	Endpoint string
 
+	// Trail is that of the operation the call belongs to; nil for what the client
+	// sends on its own account, and for notifications.
+	Trail *Trail
+	// Acknowledged is closed when the server has acknowledged a
+	// subscriptions/listen, whose answer comes only at its end; nil for all others.
+	Acknowledged <-chan struct{}
+
 	params  []byte      // members of params without braces and without _meta
 	header  http.Header // Mcp-Param-* headers, encoded; nil = none
 	options *CallOptions
+	client  *Client
 	session *session
 	dialog  *dialog    // its caller answers the server's questions; nil = it does not
 	asTask  bool       // it creates a task of 2025-11-25
@@ -48,6 +56,15 @@ type Call struct {
 
 // IsNotification reports whether the call expects no answer.
 func (c *Call) IsNotification() bool { return c.ID.IsZero() }
+
+// RequestState is the state with which the caller continues an earlier
+// input_required result; nil = it does not.
+func (c *Call) RequestState() *string {
+	if c.options == nil {
+		return nil
+	}
+	return c.options.RequestState
+}
 
 // Next continues with the rest of the chain.
 type Next func(ctx context.Context, call *Call) (*Result, error)
@@ -134,6 +151,16 @@ type Result struct {
 	ProtocolVersion string
 
 	created *legacyTask // the task that the call became, still to be waited for
+}
+
+// Text returns the member name of the result object if it is a string, such as
+// the requestState of an input_required result or the taskId of a task.
+func (r *Result) Text(name string) (text string, ok bool) {
+	value := lookup(r.Raw, []string{name})
+	if value.Kind() != '"' {
+		return "", false
+	}
+	return unquote(value)
 }
 
 // Result types (2026-07-28 basic/index, ResultType; tasks extension).

@@ -30,13 +30,14 @@ type Client struct {
 	capabilities capabilitySet
 	endpoint     string // host and port of an HTTP server
 
-	lists      lists
-	lastID     atomic.Int64
-	lastToken  atomic.Int64
-	dispatched atomic.Int64 // places taken under the in-flight cap
-	shed       atomic.Int64 // messages dropped at the cap
-	forbidden  atomic.Int64 // requests of modern servers, which may not send any
-	replies    atomic.Int64 // refusals on their way
+	lists                  lists
+	lastID                 atomic.Int64
+	lastToken              atomic.Int64
+	dispatched             atomic.Int64  // places taken under the in-flight cap
+	shed                   atomic.Int64  // messages dropped at the cap
+	cacheHits, cacheMisses atomic.Uint64 // lists from the cache, and others
+	forbidden              atomic.Int64  // requests of modern servers, which may not send any
+	replies                atomic.Int64  // refusals on their way
 
 	subs      subscriptions
 	questions taskQuestions
@@ -74,6 +75,7 @@ type Client struct {
 type attempt struct {
 	done chan struct{} // closed once session or err is set
 	err  error
+	ctx  context.Context //nolint:containedctx // what OnConnect returned, nil before; guarded by Client.mu
 }
 
 // New checks the options and returns a client that is not yet connected. It
@@ -172,6 +174,9 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closed
 	c.closed = true
+	if s := c.session; s != nil {
+		c.sessionEndedLocked(s, nil)
+	}
 	c.session = nil
 	open := slices.Collect(maps.Keys(c.open))
 	clear(c.open)

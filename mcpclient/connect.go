@@ -15,7 +15,7 @@ import (
 // connect makes one connection: it dials, finds out the era unless it is
 // pinned or known, and negotiates (2026-07-28 basic/versioning, Backward
 // Compatibility; 2025-11-25 basic/lifecycle, Initialization).
-func (c *Client) connect(ctx context.Context) (s *session, err error) {
+func (c *Client) connect(ctx context.Context, a *attempt) (s *session, err error) {
 	if gate := c.opts.ConnectGate; gate != nil {
 		done, refused := gate(ctx)
 		if refused != nil {
@@ -23,6 +23,8 @@ func (c *Client) connect(ctx context.Context) (s *session, err error) {
 		}
 		defer func() { done(err) }()
 	}
+	ctx, observed := c.observeConnect(ctx, a)
+	defer func() { observed(s, err) }()
 	if limit := c.opts.Version.Timeout; limit > 0 && !c.opts.Version.SeparateBudgets {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, &ownTimeout{limit: limit, setting: "timeouts.initialize"})

@@ -39,6 +39,8 @@
 //	progress.go     progress and log messages of single requests
 //	clock.go        timeouts that can be extended and stand still
 //	toolresult.go   results as values
+//	observe.go      connection attempts and waits; what ties requests together
+//	stat.go         what is counted, and the ends of connections
 //	listener.go, handlers.go, presets.go  who is told, who answers, other clients' settings
 //	failure.go      timeouts, error classification, what may be retried
 //	operations.go   tools, resources, prompts, completion

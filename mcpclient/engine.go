@@ -64,13 +64,8 @@ func (c *Client) acquire(ctx context.Context) (*session, error) {
 	a := c.attempt
 	c.mu.Unlock()
 
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-		return nil, contextError(ctx, "the connection was not ready before")
-	}
-	if a.err != nil {
-		return nil, a.err
+	if err := c.await(ctx, a); err != nil {
+		return nil, err
 	}
 	return c.acquire(ctx)
 }
@@ -130,7 +125,7 @@ func (c *Client) startAttemptLocked() {
 
 // runAttempt connects once and publishes the outcome.
 func (c *Client) runAttempt(a *attempt) {
-	s, err := c.connect(c.lifetime)
+	s, err := c.connect(c.lifetime, a)
 	c.mu.Lock()
 	c.attempt = nil
 	if c.closed {
@@ -219,6 +214,7 @@ func (c *Client) lost(s *session, cause error, how loss) {
 		}
 	}
 	c.goLocked(func() { c.subscriptionsLost(s) })
+	c.sessionEndedLocked(s, cause)
 	// what one call found out must not end the others; a dead connection must
 	if how == lossEnded || how == lossUnhealthy {
 		c.discardLocked(s)

@@ -151,7 +151,7 @@ func (w *legacyWait) invite(ctx context.Context) error {
 }
 
 func (w *legacyWait) payloadRequest() *request {
-	return &request{method: methodTaskResult, name: w.id, params: taskParams(w.id, nil), options: w.options, dialog: w.r.dialog}
+	return &request{method: methodTaskResult, name: w.id, params: taskParams(w.id, nil), options: w.options, dialog: w.r.dialog, trail: w.r.trail}
 }
 
 // rest waits for the next poll, or for the result if tasks/result is open.

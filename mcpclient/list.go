@@ -121,11 +121,14 @@ func (l *listCache) get(ctx context.Context, c *Client, noCache bool) (*List, er
 		if l.list != nil && !l.stale && (l.expires.IsZero() || time.Now().Before(l.expires)) {
 			list := l.list
 			l.mu.Unlock()
+			c.cacheHits.Add(1)
 			return list, nil
 		}
 		l.mu.Unlock()
+		c.cacheMisses.Add(1)
 		return l.join(ctx, c)
 	}
+	c.cacheMisses.Add(1)
 	l.mu.Lock()
 	gen := l.gen
 	l.mu.Unlock()
@@ -246,7 +249,7 @@ func (c *Client) fetchPages(ctx context.Context, l *listCache) (*List, error) {
 	size := int64(0)
 	var params []byte
 	for range c.opts.MaxPages {
-		result, err := c.request(ctx, &request{method: l.method, params: params})
+		result, err := c.request(ctx, &request{method: l.method, params: params, trail: c.newTrail()})
 		if err != nil {
 			return nil, err
 		}
@@ -267,6 +270,9 @@ func (c *Client) fetchPages(ctx context.Context, l *listCache) (*List, error) {
 			}
 			list.Fingerprint = hex.EncodeToString(hash.Sum(nil)[:12])
 			c.reportOddities(l, list)
+			if f := c.opts.OnList; f != nil {
+				c.guard("OnList", func() { f(l.method, list) })
+			}
 			return list, nil
 		}
 		if seen[*p.next] {

@@ -89,9 +89,25 @@ type Options struct {
 	// attempt is over. A gate that refuses with an [Error] is asked again after
 	// its RetryAfter; the refused attempt does not count as a failed one.
 	ConnectGate func(ctx context.Context) (done func(error), err error)
+	// OnConnect, when set, is called when a connection attempt begins, with a
+	// context inside that of the client's life. What the attempt sends has the
+	// context that OnConnect returns; done is called when it is over, with what the
+	// server told of itself or an error. Attempts that ConnectGate refuses are none.
+	OnConnect func(ctx context.Context, a ConnectAttempt) (inside context.Context, done func(*Server, error))
+	// OnWait, when set, is called when an operation has to wait for a connection
+	// attempt, with the operation's context. done is called when the wait is over,
+	// with the context that OnConnect returned for the attempt, nil if it did not,
+	// and the error that the wait ended with.
+	OnWait func(ctx context.Context) (done func(attempt context.Context, err error))
 	// OnState, when set, is told of every change of [Status].State, in order,
 	// from the client's own goroutine. It must not block or call the client.
 	OnState func(Status)
+	// OnSessionEnd, when set, is told of every connection that no longer serves,
+	// on a goroutine of its own. Close waits for it.
+	OnSessionEnd func(SessionEnd)
+	// OnList, when set, is told of every list that was read to its end, by the
+	// method that asked for it. It must not block.
+	OnList func(method string, list *List)
 	// Logger receives lifetime events (Info), faults (Warn) and single
 	// messages (Debug); nil discards.
 	Logger *slog.Logger

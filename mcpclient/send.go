@@ -48,6 +48,7 @@ type request struct {
 	options      *CallOptions
 	dialog       *dialog             // set by begin; nil = the caller answers no questions
 	assigned     func(id jsonrpc.ID) // see Call
+	trail        *Trail              // of the operation; may be nil
 }
 
 // do carries out one request of a caller, under the listeners and the overall
@@ -61,6 +62,7 @@ func (c *Client) do(ctx context.Context, r *request) (*Result, error) {
 			return nil, about(err, r.method, r.name)
 		}
 	}
+	r.trail = c.newTrail()
 	ctx, end := c.begin(ctx, r)
 	defer end()
 	op := Operation{Method: r.method, Name: r.name}
@@ -91,7 +93,7 @@ func (c *Client) request(ctx context.Context, r *request) (*Result, error) {
 		if err != nil {
 			return nil, about(err, r.method, r.name)
 		}
-		call := &Call{Method: r.method, Name: r.name, Attempt: attempt, params: r.params, options: r.options, assigned: r.assigned, dialog: r.dialog}
+		call := &Call{Method: r.method, Name: r.name, Attempt: attempt, Trail: r.trail, params: r.params, options: r.options, assigned: r.assigned, dialog: r.dialog}
 		if s.era == EraModern && len(r.continuation) > 0 {
 			call.params = slices.Concat(r.params, r.continuation)
 		}
@@ -162,7 +164,7 @@ func (c *Client) roundTrip(ctx context.Context, s *session, call *Call) (*Result
 
 // address tells a call which connection it goes out on.
 func (c *Client) address(call *Call, s *session) {
-	call.session, call.Era, call.ProtocolVersion = s, s.era, s.version
+	call.client, call.session, call.Era, call.ProtocolVersion = c, s, s.era, s.version
 	call.Transport, call.Endpoint = c.transport.Name(), c.endpoint
 }
 

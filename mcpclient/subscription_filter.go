@@ -33,7 +33,11 @@ func (f Filter) isEmpty() bool {
 // without returns what a filter has and another one has not.
 func (f Filter) without(other Filter) Filter {
 	missing := func(list, other []string) []string {
-		return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
+		has := make(map[string]bool, len(other))
+		for _, s := range other {
+			has[s] = true
+		}
+		return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return has[s] })
 	}
 	return Filter{
 		ToolsList: f.ToolsList && !other.ToolsList, PromptsList: f.PromptsList && !other.PromptsList,

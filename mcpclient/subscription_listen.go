@@ -173,6 +173,7 @@ func (sub *Subscription) serveModern(s *session, again bool) (ended bool, err er
 		id = assigned
 		table.open(id, st)
 	}
+	call.Acknowledged = st.ready
 	st.expect(ctx)
 	op := Operation{Method: methodListen}
 	c.before(ctx, op)

@@ -284,8 +284,9 @@ func (c *Client) takeAcknowledgement(st *stream, params jsontext.Value) {
 	}
 	afterGap := c.subs.acknowledged(st)
 	agreed := p.Notifications.filter()
-	if missing := st.sub.filter.without(agreed); !missing.isEmpty() {
-		c.log.Info("the server agreed to a part of a subscription only", "missing", missing)
+	if missing := st.sub.filter.without(agreed); !missing.isEmpty() { // numbers, since a short acknowledgement must not make a long line
+		c.log.Info("the server agreed to a part of a subscription only", "missing_tools", missing.ToolsList, "missing_prompts", missing.PromptsList,
+			"missing_resources", missing.ResourcesList, "missing_uris", len(missing.Resources), "missing_tasks", len(missing.Tasks))
 	}
 	st.sub.acknowledge(agreed, afterGap)
 }

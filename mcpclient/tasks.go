@@ -73,7 +73,7 @@ func (c *Client) WaitTask(ctx context.Context, id string, options *CallOptions) 
 	if options == nil {
 		options = &CallOptions{}
 	}
-	r := &request{method: methodGetTask, name: id, options: options}
+	r := &request{method: methodGetTask, name: id, options: options, trail: c.newTrail()}
 	ctx, end := c.begin(ctx, r)
 	defer end()
 	return watched(ctx, c, Operation{Method: r.method, Name: id}, itself, func() (*Result, error) {

@@ -89,7 +89,7 @@ func (w *taskWait) ask(ctx context.Context, method string, params []byte) (*Resu
 	defer cancel()
 	r := &request{method: method, name: w.id, params: params, options: w.options}
 	if w.r != nil {
-		r.dialog = w.r.dialog
+		r.dialog, r.trail = w.r.dialog, w.r.trail
 	}
 	return w.c.request(ctx, r)
 }
@@ -251,10 +251,14 @@ func (w *taskWait) fail(kind Kind, text string, cause error) error {
 // the caller's back. A notification would not do (tasks extension, Task
 // Cancellation).
 func (w *taskWait) cancel(ctx context.Context) {
+	r := &request{method: methodCancelTask, name: w.id, params: taskParams(w.id, nil), options: w.options}
+	if w.r != nil {
+		r.trail = w.r.trail
+	}
 	w.c.farewell(ctx, func(ctx context.Context) {
 		ctx, stop := w.c.taskTime(ctx)
 		defer stop()
-		if _, err := w.c.request(ctx, &request{method: methodCancelTask, name: w.id, params: taskParams(w.id, nil), options: w.options}); err != nil {
+		if _, err := w.c.request(ctx, r); err != nil {
 			w.c.log.DebugContext(ctx, "the cancellation of a task was not delivered", "error", err)
 		}
 	})

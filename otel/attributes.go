@@ -29,7 +29,11 @@ const (
 	keyErrorType       = attribute.Key("error.type")
 	keyRPCStatus       = attribute.Key("rpc.response.status_code")
 	keyHTTPStatus      = attribute.Key("http.response.status_code")
-	keyAttempt         = attribute.Key("mcpbridge.attempt") // ours: set from the second attempt on
+
+	// Ours: the target's name in the configuration, and the number of an attempt
+	// from the second on.
+	keyTarget  = attribute.Key("mcpbridge.target")
+	keyAttempt = attribute.Key("mcpbridge.attempt")
 )
 
 // Values of those attributes.
@@ -37,6 +41,7 @@ const (
 	operationExecuteTool = "execute_tool"
 	transportTCP         = "tcp"
 	transportPipe        = "pipe"
+	transportUnix        = "unix"
 	protocolHTTP         = "http"
 	errorTool            = "tool_error"
 	errorTimeout         = "timeout"
@@ -51,6 +56,18 @@ const (
 	methodRead        = "resources/read"
 	methodSubscribe   = "resources/subscribe"
 	methodUnsubscribe = "resources/unsubscribe"
+	methodGetTask     = "tasks/get"
+	methodUpdateTask  = "tasks/update"
+	methodCancelTask  = "tasks/cancel"
+)
+
+// Values of mcpclient.Call.Transport, as package transport has them.
+const (
+	nameHTTP  = "streamable_http"
+	nameSSE   = "sse"
+	nameStdio = "stdio"
+	nameUnix  = "unix"
+	nameTCP   = "tcp"
 )
 
 // maxText bounds, in bytes, every text that callers or servers chose: names and
@@ -86,16 +103,28 @@ func callAttributes(dst []attribute.KeyValue, call *mcpclient.Call) []attribute.
 	if call.Attempt > 1 {
 		dst = append(dst, keyAttempt.Int(call.Attempt))
 	}
-	switch {
-	case call.Endpoint != "":
+	return networkAttributes(dst, call.Transport, call.Endpoint)
+}
+
+// networkAttributes appends how a server is reached; in memory there is no
+// network.
+func networkAttributes(dst []attribute.KeyValue, transportName, endpoint string) []attribute.KeyValue {
+	switch transportName {
+	case nameStdio:
+		return append(dst, keyTransport.String(transportPipe))
+	case nameUnix:
+		return append(dst, keyTransport.String(transportUnix), keyServerAddress.String(clip(endpoint)))
+	case nameHTTP, nameSSE:
 		dst = append(dst, keyTransport.String(transportTCP), keyNetworkProtocol.String(protocolHTTP))
-		host, port := splitEndpoint(call.Endpoint)
-		dst = append(dst, keyServerAddress.String(host))
-		if port > 0 {
-			dst = append(dst, keyServerPort.Int(port))
-		}
-	case call.Transport == "stdio":
-		dst = append(dst, keyTransport.String(transportPipe))
+	case nameTCP:
+		dst = append(dst, keyTransport.String(transportTCP))
+	default:
+		return dst
+	}
+	host, port := splitEndpoint(endpoint)
+	dst = append(dst, keyServerAddress.String(host))
+	if port > 0 {
+		dst = append(dst, keyServerPort.Int(port))
 	}
 	return dst
 }

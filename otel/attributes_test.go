@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
 
 // Semantic conventions v1.41.1: docs/gen-ai/mcp.md, and the registry for the
@@ -30,16 +31,25 @@ func TestAttributeKeysAreThoseOfTheConventions(t *testing.T) {
 		keyErrorType:       "error.type",
 		keyRPCStatus:       "rpc.response.status_code",
 		keyHTTPStatus:      "http.response.status_code",
+		keyTarget:          "mcpbridge.target",
 		keyAttempt:         "mcpbridge.attempt",
 	} {
 		if string(key) != want {
 			t.Errorf("key %q, want %q", key, want)
 		}
 	}
-	values := []string{operationExecuteTool, transportTCP, transportPipe, protocolHTTP, errorTool, errorTimeout, errorCanceled, errorOther}
-	want := []string{"execute_tool", "tcp", "pipe", "http", "tool_error", "timeout", "canceled", "_OTHER"}
+	values := []string{operationExecuteTool, transportTCP, transportPipe, transportUnix, protocolHTTP, errorTool, errorTimeout, errorCanceled, errorOther}
+	want := []string{"execute_tool", "tcp", "pipe", "unix", "http", "tool_error", "timeout", "canceled", "_OTHER"}
 	if diff := cmp.Diff(want, values); diff != "" {
 		t.Errorf("values (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheNamesOfTransportsAreTheClientsOnes(t *testing.T) {
+	got := []string{nameHTTP, nameSSE, nameStdio, nameUnix, nameTCP}
+	want := []string{transport.NameHTTP, transport.NameSSE, transport.NameStdio, transport.NameUnix, transport.NameTCP}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -96,6 +106,21 @@ func TestSpansCarryTheAttributesOfTheirMethod(t *testing.T) {
 				"mcp.method.name": "resources/read", "mcp.resource.uri": "file:///a/b.txt", "jsonrpc.request.id": "1",
 				"network.transport": "tcp", "network.protocol.name": "http", "server.address": "::1", "server.port": int64(80),
 			},
+		},
+		{
+			name:     "a list over a TCP socket, which is no HTTP",
+			call:     mcpclient.Call{Method: "tools/list", ID: jsonrpc.IntID(2), Attempt: 1, Transport: "tcp", Endpoint: "10.0.0.1:9000"},
+			spanName: "tools/list",
+			want: map[string]any{
+				"mcp.method.name": "tools/list", "jsonrpc.request.id": "2", "network.transport": "tcp",
+				"server.address": "10.0.0.1", "server.port": int64(9000),
+			},
+		},
+		{
+			name:     "a list over a Unix socket",
+			call:     mcpclient.Call{Method: "tools/list", ID: jsonrpc.IntID(2), Attempt: 1, Transport: "unix", Endpoint: "/run/mcp.sock"},
+			spanName: "tools/list",
+			want:     map[string]any{"mcp.method.name": "tools/list", "jsonrpc.request.id": "2", "network.transport": "unix", "server.address": "/run/mcp.sock"},
 		},
 		{
 			name:     "a list in memory",

@@ -23,22 +23,29 @@ const (
 	envPropagators    = "OTEL_PROPAGATORS"
 	envSampler        = "OTEL_TRACES_SAMPLER"
 	envSamplerArg     = "OTEL_TRACES_SAMPLER_ARG"
+	envQueueSize      = "OTEL_BSP_MAX_QUEUE_SIZE"
 )
 
 const (
 	protocolGRPC         = "grpc"
 	protocolHTTPProtobuf = "http/protobuf"
 
-	portGRPC = "4317" // registered for OTLP over gRPC
+	portGRPC    = "4317" // registered for OTLP over gRPC
+	defaultGRPC = "localhost:4317"
+	defaultHTTP = "localhost:4318"
+
+	defaultQueueSize = 2048 // of the specification
 )
 
 // settings is what the environment asks for.
 type settings struct {
-	export      bool
-	protocol    string // one of the two constants, when export is set
-	endpointSet bool   // false = the protocol's default on localhost
-	propagator  propagation.TextMapPropagator
-	fields      []string // keys that the propagator writes
+	export     bool
+	quiet      string // which variable says that nothing is exported; "" = none does
+	protocol   string // one of the two constants, when export is set
+	endpoint   string // "" = the protocol's default on localhost
+	queue      int    // spans that may wait for their export
+	propagator propagation.TextMapPropagator
+	fields     []string // keys that the propagator writes
 }
 
 // readEnv reads and checks the variables; the error names each wrong one.
@@ -57,6 +64,7 @@ func readEnv(getenv func(string) string) (settings, error) {
 
 	switch disabled := get(envDisabled); strings.ToLower(disabled) {
 	case "true":
+		s.quiet = envDisabled + " is true"
 		return s, errors.Join(errs...)
 	case "", "false":
 	default:
@@ -67,13 +75,14 @@ func readEnv(getenv func(string) string) (settings, error) {
 	if endpoint == "" {
 		endpointName, endpoint = envEndpoint, get(envEndpoint)
 	}
-	s.endpointSet = endpoint != ""
+	s.endpoint = endpoint
 	switch exporter := get(envExporter); strings.ToLower(exporter) {
 	case "":
-		s.export = s.endpointSet
+		s.export = endpoint != ""
 	case "otlp":
 		s.export = true
 	case "none":
+		s.quiet = envExporter + " is none"
 	default:
 		check(fmt.Errorf("%s: %q is not supported; use otlp or none", envExporter, exporter))
 	}
@@ -82,6 +91,8 @@ func readEnv(getenv func(string) string) (settings, error) {
 		check(err)
 		check(checkEndpoint(endpointName, endpoint, s.protocol))
 		check(checkSampler(get(envSampler), get(envSamplerArg)))
+		s.queue, err = readQueueSize(get(envQueueSize))
+		check(err)
 	}
 	return s, errors.Join(errs...)
 }
@@ -151,6 +162,36 @@ func checkEndpoint(name, endpoint, protocol string) error {
 	}
 	// The value is not repeated: a URL may hold a password.
 	return fmt.Errorf("%s is not a complete URL; write it with scheme and host, such as http://localhost:4318", name)
+}
+
+// readQueueSize reads what the SDK would replace by the default when it is wrong.
+func readQueueSize(text string) (int, error) {
+	if text == "" {
+		return defaultQueueSize, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%s: %q is not a whole number above zero", envQueueSize, text)
+	}
+	return n, nil
+}
+
+// collector names where spans go, without what may be secret in a URL.
+func (s *settings) collector() string {
+	if s.endpoint == "" {
+		if s.protocol == protocolGRPC {
+			return defaultGRPC
+		}
+		return defaultHTTP
+	}
+	u, err := url.Parse(s.endpoint)
+	if err != nil {
+		return "" // readEnv has refused it
+	}
+	if u.Host == "" {
+		return u.Path // of a Unix socket
+	}
+	return u.Host
 }
 
 // checkSampler checks what the SDK reads by itself.

@@ -42,7 +42,8 @@ func (s *sink) Export(_ context.Context, req *collector.ExportTraceServiceReques
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// overHTTP serves a collector by OTLP/HTTP.
+func overHTTP(c collector.TraceServiceServer, w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		var unzipped *gzip.Reader
@@ -58,18 +59,28 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "unexpected request", http.StatusBadRequest)
 		return
 	}
-	_, _ = s.Export(r.Context(), &req)
+	answer, err := c.Export(r.Context(), &req)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	raw, err := proto.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/x-protobuf")
+	_, _ = w.Write(raw)
 }
 
-func startGRPC(t *testing.T, s *sink) string {
+func startGRPC(t *testing.T, c collector.TraceServiceServer) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	collector.RegisterTraceServiceServer(server, s)
+	collector.RegisterTraceServiceServer(server, c)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -81,9 +92,9 @@ func startGRPC(t *testing.T, s *sink) string {
 	return "http://" + listener.Addr().String()
 }
 
-func startHTTP(t *testing.T, s *sink) string {
+func startHTTP(t *testing.T, c collector.TraceServiceServer) string {
 	t.Helper()
-	server := httptest.NewServer(s)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { overHTTP(c, w, r) }))
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -106,7 +117,7 @@ func setup(t *testing.T, logger *slog.Logger, pairs ...string) *Telemetry {
 }
 
 func TestSpansArriveByOTLP(t *testing.T) {
-	for protocol, start := range map[string]func(*testing.T, *sink) string{
+	for protocol, start := range map[string]func(*testing.T, collector.TraceServiceServer) string{
 		"grpc": startGRPC, "http/protobuf": startHTTP,
 	} {
 		t.Run(protocol, func(t *testing.T) {
@@ -116,7 +127,7 @@ func TestSpansArriveByOTLP(t *testing.T) {
 				"OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test",
 			)
 			err := &mcpclient.Error{Kind: mcpclient.KindRPC, RPC: &jsonrpc.Error{Code: -32602, Message: "not \xff UTF-8"}}
-			_, _ = tel.Interceptor()(t.Context(), toolCall("get_weather"), answer(nil, err))
+			_, _ = tel.Target(TargetOptions{}).Interceptor()(t.Context(), toolCall("get_weather"), answer(nil, err))
 			if err := tel.Shutdown(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +156,7 @@ func TestSpansArriveByOTLP(t *testing.T) {
 func TestTheEnvironmentNamesTheService(t *testing.T) {
 	s := newSink()
 	tel := setup(t, nil, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", startHTTP(t, s)+"/v1/traces", "OTEL_SERVICE_NAME", "weather-bridge")
-	_, _ = tel.Interceptor()(t.Context(), toolCall("x"), answer(nil, nil))
+	_, _ = tel.Target(TargetOptions{}).Interceptor()(t.Context(), toolCall("x"), answer(nil, nil))
 	if err := tel.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +168,9 @@ func TestTheEnvironmentNamesTheService(t *testing.T) {
 func TestTheEnvironmentsSamplerIsObeyed(t *testing.T) {
 	s := newSink()
 	tel := setup(t, nil, "OTEL_EXPORTER_OTLP_ENDPOINT", startHTTP(t, s), "OTEL_TRACES_SAMPLER", "parentbased_always_off")
-	_, _ = tel.Interceptor()(t.Context(), toolCall("root"), answer(nil, nil))
+	_, _ = tel.Target(TargetOptions{}).Interceptor()(t.Context(), toolCall("root"), answer(nil, nil))
 	ctx, _ := remoteContext(t)
-	_, _ = tel.Interceptor()(ctx, toolCall("sampled_caller"), answer(nil, nil))
+	_, _ = tel.Target(TargetOptions{}).Interceptor()(ctx, toolCall("sampled_caller"), answer(nil, nil))
 	if err := tel.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +200,7 @@ func TestACollectorThatIsDownHoldsNothingUp(t *testing.T) {
 				"OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+listener.Addr().String(), "OTEL_EXPORTER_OTLP_PROTOCOL", protocol,
 				"OTEL_BSP_MAX_QUEUE_SIZE", "4", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2",
 			)
-			intercept := tel.Interceptor()
+			intercept := tel.Target(TargetOptions{}).Interceptor()
 			for range 1000 { // far more than the queue holds
 				if _, err := intercept(t.Context(), toolCall("x"), answer(nil, nil)); err != nil {
 					t.Fatal(err)
@@ -225,7 +236,7 @@ func TestExportFailuresAreLoggedOnceAMinute(t *testing.T) {
 		var out bytes.Buffer
 		real := &flaky{err: errors.New("connection refused")}
 		e := &exporter{
-			SpanExporter: real, abort: t.Context(),
+			SpanExporter: real, abort: t.Context(), counts: new(spanCounts),
 			logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: dropTime})),
 		}
 		export := func() {
@@ -251,19 +262,19 @@ level=INFO msg="trace export works again" lost_spans=10
 	})
 }
 
-func TestErrorsOfTheLibrariesCanBeLogged(t *testing.T) {
-	var out bytes.Buffer
-	tel, err := Setup(t.Context(), Options{Getenv: environment(), Logger: slog.New(slog.NewTextHandler(&out, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tel.Handle(errors.New("baggage too long"))
-	if !strings.Contains(out.String(), "baggage too long") {
-		t.Errorf("logged %q", out.String())
-	}
-	if err := tel.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+func TestErrorsOfTheLibrariesAreLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, out := plainLog()
+		tel := newTelemetry(logger, settings{}, nil)
+		for range 7 { // at 0, 20, 40, 60, 80, 100 and 120 s
+			tel.Handle(errors.New("baggage too long"))
+			time.Sleep(20 * time.Second) // of the bubble's time
+		}
+		const line = `level=WARN msg="OpenTelemetry reports an error" error="baggage too long" left_out=`
+		if diff := cmp.Diff(line+"0\n"+line+"2\n"+line+"2\n", out.String()); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func texts(attrs []*common.KeyValue) map[string]string {

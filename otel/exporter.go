@@ -3,6 +3,8 @@ package bridgeotel
 import (
 	"context"
 	"log/slog"
+	"regexp"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,17 +19,28 @@ import (
 func newOTLP(ctx context.Context, s settings) (sdktrace.SpanExporter, error) {
 	if s.protocol == protocolGRPC {
 		var options []otlptracegrpc.Option
-		if !s.endpointSet {
+		if s.endpoint == "" {
 			// The specification's default; the exporter's own would be https.
-			options = append(options, otlptracegrpc.WithEndpointURL("http://localhost:4317"))
+			options = append(options, otlptracegrpc.WithEndpointURL("http://"+defaultGRPC))
 		}
 		return otlptracegrpc.New(ctx, options...)
 	}
 	var options []otlptracehttp.Option
-	if !s.endpointSet {
-		options = append(options, otlptracehttp.WithEndpointURL("http://localhost:4318/v1/traces"))
+	if s.endpoint == "" {
+		options = append(options, otlptracehttp.WithEndpointURL("http://"+defaultHTTP+"/v1/traces"))
 	}
 	return otlptracehttp.New(ctx, options...)
+}
+
+// newProcessor is the way of a span to the exporter. Calls never wait for it;
+// exports end with abort.
+func newProcessor(abort context.Context, real sdktrace.SpanExporter, queue int, counts *spanCounts, logger *slog.Logger) *intake {
+	out := &exporter{SpanExporter: real, counts: counts, logger: logger, abort: abort}
+	return &intake{
+		// one place more than intake fills, for the SDK's own marker of a flush
+		SpanProcessor: sdktrace.NewBatchSpanProcessor(out, sdktrace.WithMaxQueueSize(queue+1)),
+		limit:         int64(queue), counts: counts, logger: logger,
+	}
 }
 
 // failureLogInterval is how often a lasting export failure is logged.
@@ -38,6 +51,7 @@ const failureLogInterval = time.Minute
 type exporter struct {
 	sdktrace.SpanExporter
 
+	counts *spanCounts
 	logger *slog.Logger
 	abort  context.Context //nolint:containedctx // ends when exports must not go on
 
@@ -50,6 +64,7 @@ type exporter struct {
 // ExportSpans never fails: the processor could only report the error to the
 // process-wide handler.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	defer e.counts.waiting.Add(-int64(len(spans)))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.abort, cancel)()
@@ -58,6 +73,9 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 }
 
 func (e *exporter) report(ctx context.Context, spans int, err error) {
+	lost := lostOf(spans, err)
+	e.counts.failed.Add(int64(lost))
+	e.counts.exported.Add(int64(spans - lost))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err == nil {
@@ -67,11 +85,28 @@ func (e *exporter) report(ctx context.Context, spans int, err error) {
 		e.failing, e.lost = false, 0
 		return
 	}
-	e.lost += spans
+	e.lost += lost
 	if e.failing && time.Since(e.logged) < failureLogInterval {
 		return
 	}
 	e.logger.WarnContext(ctx, "trace export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector is up",
 		"error", err, "lost_spans", e.lost)
 	e.failing, e.lost, e.logged = true, 0, time.Now()
+}
+
+// partly finds in the exporters' error how many spans of a batch the collector
+// refused; the type of that error is internal to them.
+var partly = regexp.MustCompile(`OTLP partial success: (?s:.*) \((\d+) spans rejected\)$`)
+
+// lostOf is how many spans of a batch an export lost.
+func lostOf(spans int, err error) int {
+	if err == nil {
+		return 0
+	}
+	if match := partly.FindStringSubmatch(err.Error()); match != nil {
+		if n, err := strconv.Atoi(match[1]); err == nil && n <= spans {
+			return n
+		}
+	}
+	return spans
 }

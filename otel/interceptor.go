@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -14,11 +15,11 @@ import (
 )
 
 // Interceptor returns the interceptor that records one span of kind CLIENT for
-// each attempt of each MCP request (MCP semantic conventions v1.41.1). A
-// notification has a span only inside a trace that already exists: those that
+// each attempt of each MCP request (MCP semantic conventions v1.41.1), linked to
+// the request that it continues. A notification has a span only inside a trace that already exists: those that
 // the client sends on its own would be traces of one span each. With the SDK
 // off it passes everything on untouched.
-func (t *Telemetry) Interceptor() mcpclient.Interceptor {
+func (t *Target) Interceptor() mcpclient.Interceptor {
 	if t.sdk == nil {
 		return passThrough
 	}
@@ -29,7 +30,7 @@ func passThrough(ctx context.Context, call *mcpclient.Call, next mcpclient.Next)
 	return next(ctx, call)
 }
 
-func (t *Telemetry) intercept(ctx context.Context, call *mcpclient.Call, next mcpclient.Next) (*mcpclient.Result, error) {
+func (t *Target) intercept(ctx context.Context, call *mcpclient.Call, next mcpclient.Next) (*mcpclient.Result, error) {
 	if call.IsNotification() && !trace.SpanContextFromContext(ctx).IsValid() {
 		return next(ctx, call)
 	}
@@ -38,9 +39,41 @@ func (t *Telemetry) intercept(ctx context.Context, call *mcpclient.Call, next mc
 	if !span.IsRecording() {
 		return next(ctx, call)
 	}
-	var known [12]attribute.KeyValue
-	span.SetAttributes(callAttributes(known[:0], call)...)
+	var known [16]attribute.KeyValue
+	span.SetAttributes(callAttributes(append(known[:0], t.known...), call)...)
+	t.link(span, call)
+	if call.Acknowledged != nil {
+		return untilAcknowledged(ctx, span, call, next)
+	}
 	result, err := next(ctx, call)
+	if f, failed := failureOf(result, err); failed {
+		f.record(span)
+	}
+	t.remember(span, result)
+	return result, err
+}
+
+// untilAcknowledged ends the span of a subscriptions/listen when the server has
+// acknowledged it. Its answer comes only when the stream ends, perhaps after
+// days, and a span is invisible before its end.
+func untilAcknowledged(ctx context.Context, span trace.Span, call *mcpclient.Call, next mcpclient.Next) (*mcpclient.Result, error) {
+	over := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-call.Acknowledged:
+			span.End()
+		case <-over:
+		}
+	})
+	defer watch.Wait()
+	defer close(over)
+	result, err := next(ctx, call)
+	select {
+	case <-call.Acknowledged: // how the stream ended is no failure of the request
+		return result, err
+	default:
+	}
 	if f, failed := failureOf(result, err); failed {
 		f.record(span)
 	}

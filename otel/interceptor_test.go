@@ -20,7 +20,7 @@ import (
 func TestEveryAttemptHasItsOwnClientSpanBelowTheCaller(t *testing.T) {
 	tel, recorder := recording(t, sdktrace.AlwaysSample())
 	ctx, caller := remoteContext(t)
-	intercept := tel.Interceptor()
+	intercept := tel.Target(TargetOptions{}).Interceptor()
 	want := &mcpclient.Result{Type: mcpclient.ResultComplete}
 	for attempt := range 2 {
 		call := toolCall("get_weather")
@@ -125,7 +125,7 @@ func TestFailuresAreNamedByTheConventions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tel, recorder := recording(t, sdktrace.AlwaysSample())
 			call := toolCall("get_weather")
-			result, err := tel.Interceptor()(t.Context(), call, answer(tt.result, tt.err))
+			result, err := tel.Target(TargetOptions{}).Interceptor()(t.Context(), call, answer(tt.result, tt.err))
 			if result != tt.result || err != tt.err { //nolint:errorlint // the very same error must come back
 				t.Errorf("the chain's outcome became %v, %v", result, err)
 			}
@@ -146,7 +146,7 @@ func TestTextsOfForeignPeersAreBoundedInSpans(t *testing.T) {
 	tel, recorder := recording(t, sdktrace.AlwaysSample())
 	huge := strings.Repeat("x", 1<<20)
 	err := &mcpclient.Error{Kind: mcpclient.KindRPC, RPC: &jsonrpc.Error{Code: 1, Message: huge + "\xff"}}
-	_, _ = tel.Interceptor()(t.Context(), toolCall(huge), answer(nil, err))
+	_, _ = tel.Target(TargetOptions{}).Interceptor()(t.Context(), toolCall(huge), answer(nil, err))
 	span := recorder.Ended()[0]
 	if n := len(span.Name()); n > maxText+len("tools/call ") {
 		t.Errorf("the name has %d bytes", n)
@@ -164,14 +164,14 @@ func TestNotificationsHaveSpansOnlyInsideATrace(t *testing.T) {
 	notification := &mcpclient.Call{Method: "notifications/cancelled", Attempt: 1, Transport: "stdio"}
 	passed := 0
 	next := func(context.Context, *mcpclient.Call) (*mcpclient.Result, error) { passed++; return nil, nil }
-	if _, err := tel.Interceptor()(t.Context(), notification, next); err != nil {
+	if _, err := tel.Target(TargetOptions{}).Interceptor()(t.Context(), notification, next); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(recorder.Ended()); n != 0 {
 		t.Errorf("%d spans without a trace, want 0", n)
 	}
 	ctx, caller := remoteContext(t)
-	if _, err := tel.Interceptor()(ctx, notification, next); err != nil {
+	if _, err := tel.Target(TargetOptions{}).Interceptor()(ctx, notification, next); err != nil {
 		t.Fatal(err)
 	}
 	spans := recorder.Ended()
@@ -191,7 +191,7 @@ func TestAPanicEndsTheSpanAndGoesOn(t *testing.T) {
 				t.Error("the panic was swallowed")
 			}
 		}()
-		_, _ = tel.Interceptor()(t.Context(), toolCall("boom"), func(context.Context, *mcpclient.Call) (*mcpclient.Result, error) {
+		_, _ = tel.Target(TargetOptions{}).Interceptor()(t.Context(), toolCall("boom"), func(context.Context, *mcpclient.Call) (*mcpclient.Result, error) {
 			panic("boom")
 		})
 	}()
@@ -205,7 +205,7 @@ func TestWithoutSDKTheInterceptorOnlyPassesOn(t *testing.T) {
 	tel := switchedOff(t)
 	ctx, caller := remoteContext(t)
 	want := &mcpclient.Result{}
-	got, err := tel.Interceptor()(ctx, toolCall("x"), func(ctx context.Context, _ *mcpclient.Call) (*mcpclient.Result, error) {
+	got, err := tel.Target(TargetOptions{}).Interceptor()(ctx, toolCall("x"), func(ctx context.Context, _ *mcpclient.Call) (*mcpclient.Result, error) {
 		if !trace.SpanContextFromContext(ctx).Equal(caller) {
 			t.Error("the caller's context was changed")
 		}

@@ -14,12 +14,15 @@ import (
 // into `_meta` (2026-07-28 basic/index: traceparent, tracestate, baggage). It
 // replaces those keys of the caller, so that no stale tracestate or baggage
 // stays beside a new traceparent; without a trace in ctx it leaves them alone.
-// A caller's traceparent of another trace becomes a link of the span.
-func (t *Telemetry) Meta() mcpclient.MetaSupplier {
-	if len(t.fields) == 0 {
-		return func(context.Context, *mcpclient.Call, *mcpclient.Meta) error { return nil }
-	}
+// A caller's traceparent of another trace becomes a link of the span. Baggage is
+// what the target may get, whether it came in headers or in the message.
+func (t *Target) Meta() mcpclient.MetaSupplier {
 	return func(ctx context.Context, _ *mcpclient.Call, meta *mcpclient.Meta) error {
+		t.restrict(meta)
+		if len(t.fields) == 0 {
+			return nil
+		}
+		ctx = t.within(ctx)
 		current := trace.SpanContextFromContext(ctx)
 		if !current.IsValid() {
 			// Only baggage can be in ctx now, and the caller's own wins over it.
@@ -39,14 +42,15 @@ func (t *Telemetry) Meta() mcpclient.MetaSupplier {
 
 // Headers returns the supplier that puts the same context into HTTP headers,
 // for servers that look only there.
-func (t *Telemetry) Headers() mcpclient.HeaderSupplier {
+func (t *Target) Headers() mcpclient.HeaderSupplier {
 	return func(ctx context.Context, _ *mcpclient.Call, header http.Header) {
+		ctx = t.within(ctx)
 		if trace.SpanContextFromContext(ctx).IsValid() {
 			for _, key := range t.fields {
-				header.Del(key)
+				header.Del(canonical(key))
 			}
 		}
-		t.propagator.Inject(ctx, propagation.HeaderCarrier(header))
+		t.propagator.Inject(ctx, canonicalCarrier{propagation.HeaderCarrier(header)})
 	}
 }
 
@@ -64,6 +68,37 @@ func linkCaller(ctx context.Context, current trace.SpanContext, meta *mcpclient.
 	if named.IsValid() && named.TraceID() != current.TraceID() {
 		span.AddLink(trace.Link{SpanContext: named})
 	}
+}
+
+// canonical is the form that http.Header keeps a key in. Asking for another one
+// allocates each time.
+func canonical(key string) string {
+	switch key {
+	case mcpclient.MetaTraceparent:
+		return "Traceparent"
+	case mcpclient.MetaTracestate:
+		return "Tracestate"
+	case mcpclient.MetaBaggage:
+		return "Baggage"
+	}
+	return key
+}
+
+// canonicalCarrier spells keys as http.Header does.
+type canonicalCarrier struct{ propagation.TextMapCarrier }
+
+func (c canonicalCarrier) Get(key string) string { return c.TextMapCarrier.Get(canonical(key)) }
+func (c canonicalCarrier) Set(key, value string) { c.TextMapCarrier.Set(canonical(key), value) }
+
+// headerPropagator reads and writes headers in their canonical form.
+type headerPropagator struct{ propagation.TextMapPropagator }
+
+func (p headerPropagator) Extract(ctx context.Context, carrier propagation.TextMapCarrier) context.Context {
+	return p.TextMapPropagator.Extract(ctx, canonicalCarrier{carrier})
+}
+
+func (p headerPropagator) Inject(ctx context.Context, carrier propagation.TextMapCarrier) {
+	p.TextMapPropagator.Inject(ctx, canonicalCarrier{carrier})
 }
 
 // metaCarrier writes into the `_meta` object itself, without a map between.

@@ -44,7 +44,7 @@ func TestMetaReplacesTheCallersTraceKeys(t *testing.T) {
 			for key, value := range tt.before {
 				meta.Set(key, []byte(value))
 			}
-			if err := tel.Meta()(ctx, toolCall("x"), meta); err != nil {
+			if err := tel.Target(TargetOptions{}).Meta()(ctx, toolCall("x"), meta); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, metaValues(meta)); diff != "" {
@@ -62,7 +62,7 @@ func TestMetaLeavesTheCallersKeysAloneOutsideATrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tel.Meta()(baggage.ContextWithBaggage(t.Context(), bag), toolCall("x"), meta); err != nil {
+	if err := tel.Target(TargetOptions{}).Meta()(baggage.ContextWithBaggage(t.Context(), bag), toolCall("x"), meta); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, metaValues(meta)); diff != "" {
@@ -78,10 +78,10 @@ func TestBaggageTravelsWithoutATrace(t *testing.T) {
 	}
 	ctx := baggage.ContextWithBaggage(t.Context(), bag)
 	meta, header := newMeta(), http.Header{}
-	if err := tel.Meta()(ctx, toolCall("x"), meta); err != nil {
+	if err := tel.Target(TargetOptions{}).Meta()(ctx, toolCall("x"), meta); err != nil {
 		t.Fatal(err)
 	}
-	tel.Headers()(ctx, toolCall("x"), header)
+	tel.Target(TargetOptions{}).Headers()(ctx, toolCall("x"), header)
 	if diff := cmp.Diff(map[string]string{"baggage": `"tenant=acme"`}, metaValues(meta)); diff != "" {
 		t.Errorf("_meta (-want +got):\n%s", diff)
 	}
@@ -94,7 +94,7 @@ func TestHeadersReplaceTraceHeaders(t *testing.T) {
 	tel := switchedOff(t)
 	ctx, _ := remoteContext(t)
 	header := http.Header{"Baggage": {"stale=1"}, "Traceparent": {otherParent}, "X-Other": {"1"}}
-	tel.Headers()(ctx, toolCall("x"), header)
+	tel.Target(TargetOptions{}).Headers()(ctx, toolCall("x"), header)
 	want := http.Header{"Traceparent": {callerParent}, "Tracestate": {"vendor=1"}, "X-Other": {"1"}}
 	if diff := cmp.Diff(want, header); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
@@ -117,7 +117,7 @@ func TestOnlyTheConfiguredPropagatorsTouchMeta(t *testing.T) {
 		t.Run(propagators, func(t *testing.T) {
 			tel := switchedOff(t, "OTEL_PROPAGATORS", propagators)
 			meta := newMeta(own...)
-			if err := tel.Meta()(ctx, toolCall("x"), meta); err != nil {
+			if err := tel.Target(TargetOptions{}).Meta()(ctx, toolCall("x"), meta); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, metaValues(meta)); diff != "" {
@@ -140,7 +140,7 @@ func TestATraceNamedInMetaBecomesALink(t *testing.T) {
 			tel, recorder := recording(t, sdktrace.AlwaysSample())
 			ctx, caller := remoteContext(t)
 			var sent trace.SpanContext
-			_, err := tel.Interceptor()(ctx, toolCall("x"), sendMeta(tel, newMeta("traceparent", `"`+tt.parent+`"`), &sent))
+			_, err := tel.Target(TargetOptions{}).Interceptor()(ctx, toolCall("x"), sendMeta(tel, newMeta("traceparent", `"`+tt.parent+`"`), &sent))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,6 @@ import (
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/otelconnect"
-	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
@@ -16,16 +15,21 @@ import (
 // ServerInterceptors returns the interceptors of the RPC server, outermost
 // first; they belong outside all others, since they put the caller's trace
 // context and baggage into ctx. Each RPC gets a span of kind SERVER in the
-// caller's trace. Calls of grpc.health.v1 get none: probes come every few
-// seconds and reach no MCP server.
-func (t *Telemetry) ServerInterceptors() ([]connect.ServerInterceptor, error) {
-	interceptor, err := otelconnect.NewServerInterceptor(
-		otelconnect.WithTrustRemote(),
-		otelconnect.WithPropagator(t.propagator),
+// caller's trace, or with Options.OwnTraces one in a trace of its own that is
+// linked to the caller's. Calls of grpc.health.v1 get none: probes come every few
+// seconds and reach no MCP server. The calls are measured, too; nil = they are
+// not.
+func (t *Telemetry) ServerInterceptors(metrics *Metrics) ([]connect.ServerInterceptor, error) {
+	options := []otelconnect.Option{
+		otelconnect.WithPropagator(headerPropagator{t.propagator}),
 		otelconnect.WithTracerProvider(t.provider),
-		otelconnect.WithMeterProvider(metricnoop.NewMeterProvider()),
 		otelconnect.WithFilter(isTraced),
-	)
+	}
+	options = append(options, metrics.rpcOptions()...)
+	if !t.ownTraces {
+		options = append(options, otelconnect.WithTrustRemote())
+	}
+	interceptor, err := otelconnect.NewServerInterceptor(options...)
 	if err != nil {
 		return nil, fmt.Errorf("RPC tracing: %w", err)
 	}
@@ -38,7 +42,7 @@ func joinContextHeaders(next connect.ServerFunc) connect.ServerFunc {
 	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
 		if info, ok := connect.CallInfoForServerContext(ctx); ok {
 			header := info.RequestHeader()
-			for _, key := range []string{mcpclient.MetaTracestate, mcpclient.MetaBaggage} {
+			for _, key := range []string{canonical(mcpclient.MetaTracestate), canonical(mcpclient.MetaBaggage)} {
 				if values := header.Values(key); len(values) > 1 {
 					header.Set(key, strings.Join(values, ","))
 				}

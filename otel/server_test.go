@@ -25,7 +25,7 @@ import (
 // does and stores the span context it sends.
 func sendMeta(tel *Telemetry, meta *mcpclient.Meta, sent *trace.SpanContext) mcpclient.Next {
 	return func(ctx context.Context, call *mcpclient.Call) (*mcpclient.Result, error) {
-		if err := tel.Meta()(ctx, call, meta); err != nil {
+		if err := tel.Target(TargetOptions{}).Meta()(ctx, call, meta); err != nil {
 			return nil, err
 		}
 		*sent = trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), metaCarrier{meta}))
@@ -43,7 +43,7 @@ type bridge struct {
 
 func newBridge(t *testing.T, tel *Telemetry, fail error, callerMeta ...string) *bridge {
 	t.Helper()
-	interceptors, err := tel.ServerInterceptors()
+	interceptors, err := tel.ServerInterceptors(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +58,10 @@ func newBridge(t *testing.T, tel *Telemetry, fail error, callerMeta ...string) *
 	b := &bridge{header: http.Header{}}
 	send := func(ctx context.Context, call *mcpclient.Call) (*mcpclient.Result, error) {
 		meta := newMeta(callerMeta...)
-		if err := tel.Meta()(ctx, call, meta); err != nil {
+		if err := tel.Target(TargetOptions{}).Meta()(ctx, call, meta); err != nil {
 			return nil, err
 		}
-		tel.Headers()(ctx, call, b.header)
+		tel.Target(TargetOptions{}).Headers()(ctx, call, b.header)
 		b.meta = metaValues(meta)
 		return &mcpclient.Result{}, fail
 	}
@@ -69,7 +69,7 @@ func newBridge(t *testing.T, tel *Telemetry, fail error, callerMeta ...string) *
 		if err := stream.Receive(&emptypb.Empty{}); err != nil {
 			return err
 		}
-		if _, err := tel.Interceptor()(ctx, toolCall("get_weather"), send); err != nil {
+		if _, err := tel.Target(TargetOptions{}).Interceptor()(ctx, toolCall("get_weather"), send); err != nil {
 			return connect.NewError(connect.CodeInvalidArgument, "refused")
 		}
 		return stream.Send(&emptypb.Empty{})
@@ -133,6 +133,32 @@ func TestACallersTraceGoesThroughTheBridge(t *testing.T) {
 	}
 	if id != "01020300000000000000000000000000" {
 		t.Errorf("the response names trace %q", id)
+	}
+}
+
+func TestACallerThatIsNotTrustedIsLinkedTo(t *testing.T) {
+	for flags, sampler := range map[string]sdktrace.Sampler{"00": sdktrace.AlwaysSample(), "01": sdktrace.NeverSample()} {
+		tel, recorder := recording(t, sampler)
+		tel.ownTraces = true
+		b := newBridge(t, tel, nil)
+		id := b.call(t, procedure, http.Header{"Traceparent": {strings.TrimSuffix(callerParent, "01") + flags}, "Tracestate": {"vendor=1"}, "Baggage": {"tenant=acme"}})
+		sent := b.header.Get("Traceparent")
+		if strings.Contains(sent, "01020300000000000000000000000000") || !strings.Contains(sent, id) || id == "" {
+			t.Errorf("the server was told %q, the caller %q; want a trace of the bridge's own", sent, id)
+		}
+		if b.header.Get("Tracestate") != "" || b.header.Get("Baggage") != "tenant=acme" {
+			t.Errorf("tracestate %q, baggage %q; want the baggage alone", b.header.Get("Tracestate"), b.header.Get("Baggage"))
+		}
+		spans := recorder.Ended()
+		if flags == "01" { // the caller asks to be recorded, our sampler does not
+			if len(spans) != 0 {
+				t.Errorf("%d spans, want none", len(spans))
+			}
+			continue
+		}
+		if len(spans) != 2 || spans[1].Parent().IsValid() || len(spans[1].Links()) != 1 || spans[1].Links()[0].SpanContext.SpanID().String() != "0405060000000000" {
+			t.Errorf("spans %v, want a root that is linked to the caller", spans)
+		}
 	}
 }
 

@@ -8,12 +8,14 @@
 package bridgeotel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -41,6 +43,10 @@ type Options struct {
 	// The SDK and its exporters read theirs (sampler, batch, limits, resource,
 	// OTLP details) from the process's environment in any case.
 	Getenv func(string) string
+	// OwnTraces begins a trace for each RPC, sampled by our own sampler and linked
+	// to the caller's trace, instead of continuing that. With nothing exported the
+	// caller's context passes as it is in any case.
+	OwnTraces bool
 }
 
 // Telemetry is the tracing of one bridge. Its methods are safe for concurrent
@@ -52,9 +58,19 @@ type Telemetry struct {
 	provider   trace.TracerProvider
 	tracer     trace.Tracer
 	clientSpan []trace.SpanStartOption // built once, not per call
+	ownTraces  bool
+	earlier    *earlier
 
-	sdk   *sdktrace.TracerProvider // nil = spans are not recorded
-	abort context.CancelFunc       // abandons exports under way
+	sdk    *sdktrace.TracerProvider // nil = spans are not recorded
+	intake *intake                  // nil = spans are not exported
+	counts *spanCounts
+	abort  context.CancelFunc // abandons exports under way
+
+	errors struct {
+		mu      sync.Mutex // guards the following
+		logged  time.Time
+		leftOut int // since then
+	}
 }
 
 // Setup reads the environment and builds what it asks for; it does no network
@@ -72,6 +88,8 @@ func Setup(ctx context.Context, o Options) (*Telemetry, error) {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	if !s.export {
+		why := cmp.Or(s.quiet, "no exporter is configured; set "+envEndpoint+", such as http://localhost:4317")
+		o.Logger.InfoContext(ctx, "traces are not exported", "reason", why)
 		return newTelemetry(o.Logger, s, nil), nil
 	}
 	res, err := newResource(ctx, o.Version)
@@ -83,13 +101,12 @@ func Setup(ctx context.Context, o Options) (*Telemetry, error) {
 		return nil, fmt.Errorf("tracing: OTLP exporter: %w", err)
 	}
 	abortCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
-	// Without WithSampler the SDK takes it from the environment, and without
-	// WithBlocking a full queue loses spans instead of holding up calls.
-	t := newTelemetry(o.Logger, s, sdktrace.NewTracerProvider(
-		sdktrace.WithResource(res),
-		sdktrace.WithBatcher(&exporter{SpanExporter: real, logger: o.Logger, abort: abortCtx}),
-	))
-	t.abort = abort
+	counts := new(spanCounts)
+	in := newProcessor(abortCtx, real, s.queue, counts, o.Logger)
+	// Without WithSampler the SDK takes it from the environment.
+	t := newTelemetry(o.Logger, s, sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithSpanProcessor(in)))
+	t.ownTraces, t.intake, t.counts, t.abort = o.OwnTraces, in, counts, abort
+	o.Logger.InfoContext(ctx, "traces are exported", "collector", s.collector(), "protocol", s.protocol)
 	return t, nil
 }
 
@@ -101,6 +118,8 @@ func newTelemetry(logger *slog.Logger, s settings, sdk *sdktrace.TracerProvider)
 		fields:     slices.Clone(s.fields),
 		provider:   noop.NewTracerProvider(), // hands the caller's context on as it is
 		clientSpan: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)},
+		earlier:    newEarlier(),
+		counts:     new(spanCounts),
 		sdk:        sdk,
 		abort:      func() {},
 	}
@@ -132,13 +151,34 @@ func newResource(ctx context.Context, version string) (*resource.Resource, error
 // Enabled reports whether spans are recorded and exported.
 func (t *Telemetry) Enabled() bool { return t.sdk != nil }
 
+// Spans counts the spans that were to be exported; all zero with the SDK off.
+func (t *Telemetry) Spans() SpanStat {
+	return SpanStat{
+		Exported: t.counts.exported.Load(), Failed: t.counts.failed.Load(),
+		Dropped: t.counts.dropped.Load(), Waiting: max(t.counts.waiting.Load(), 0),
+	}
+}
+
 // Handle logs an error that the OpenTelemetry libraries could not return, such
-// as baggage of a caller beyond the W3C limits. It makes Telemetry an
+// as baggage of a caller beyond the W3C limits: at most one a minute, because
+// callers can cause them. It makes Telemetry an
 // otel.ErrorHandler: those libraries know only one for the whole process, which
 // a program may set with otel.SetErrorHandler; this package does not.
 func (t *Telemetry) Handle(err error) {
-	t.logger.Warn("OpenTelemetry reports an error", "error", err)
+	t.errors.mu.Lock()
+	if !t.errors.logged.IsZero() && time.Since(t.errors.logged) < errorLogInterval {
+		t.errors.leftOut++
+		t.errors.mu.Unlock()
+		return
+	}
+	leftOut := t.errors.leftOut
+	t.errors.leftOut, t.errors.logged = 0, time.Now()
+	t.errors.mu.Unlock()
+	t.logger.Warn("OpenTelemetry reports an error", "error", err, "left_out", leftOut)
 }
+
+// errorLogInterval is how often an error of the libraries is logged.
+const errorLogInterval = time.Minute
 
 // abandonWait is how long Shutdown waits for exports it has just abandoned.
 const abandonWait = time.Second
@@ -167,6 +207,9 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 		case late := <-done:
 			err = errors.Join(err, late)
 		case <-timer.C:
+			if t.intake != nil {
+				t.intake.end() // its own end is still to come, and may be too late
+			}
 		}
 	}
 	if err != nil {

@@ -36,6 +36,9 @@ type grpcFront struct {
 	maxRequest int             // bytes of a message
 	forced     context.Context //nolint:containedctx // its end cancels the calls
 	log        *slog.Logger
+	access     *access
+	observe    func(context.Context, Outcome) // nil = nobody does
+	refusals   *refusals
 
 	running atomic.Int64  // calls
 	idle    chan struct{} // holds a token once the last call has ended
@@ -48,10 +51,10 @@ type grpcFront struct {
 	drained bool                  // no more of them
 }
 
-func newGRPCFront(forced context.Context, rpc *connect.Server, codecs []connect.Codec, opts Options) *grpcFront {
+func newGRPCFront(forced context.Context, rpc *connect.Server, codecs []connect.Codec, o *Options, a *access, refused *refusals) *grpcFront {
 	f := &grpcFront{
 		rpc: rpc, procedures: map[string]connect.Spec{}, codecs: map[string]connect.Codec{},
-		limits: opts.limits, maxRequest: opts.MaxRequestBytes, forced: forced, log: opts.Logger,
+		limits: o.limits, maxRequest: o.MaxRequestBytes, forced: forced, log: o.Logger, access: a, observe: o.Observe, refusals: refused,
 		idle: make(chan struct{}, 1), stopped: make(chan struct{}), silent: map[net.Conn]struct{}{},
 	}
 	for spec := range rpc.Specs() {
@@ -102,9 +105,7 @@ func (f *grpcFront) serve(_ any, wire grpc.ServerStream) (err error) {
 	}()
 	s, refused := f.open(wire, procedure)
 	if refused != nil {
-		rpc := scope{}.build(refused)
-		f.record(wire.Context(), procedure, start, rpc)
-		return grpcStatus(rpc)
+		return f.refuse(wire, procedure, start, refused)
 	}
 	stop := context.AfterFunc(f.forced, func() { s.interrupt(context.Cause(f.forced)) })
 	defer stop()
@@ -139,11 +140,8 @@ func (f *grpcFront) open(wire grpc.ServerStream, procedure string) (*grpcStream,
 		in: in, out: wire, spec: spec, codec: codec, limits: f.limits, maxRequest: f.maxRequest, interrupt: interrupt,
 		info: &connect.CallInfo{Spec: spec, Protocol: connect.ProtocolNameGRPC, Codec: codec.Name()},
 	}
-	caller := &Peer{Protocol: "HTTP/2.0", ReadDeadline: s.setReadDeadline, StopReading: s.stopReading, hurry: s.hurry}
-	if p, ok := peer.FromContext(ctx); ok {
-		caller.Addr = p.Addr.String()
-	}
-	s.info.PeerAddr = caller.Addr
+	s.info.PeerAddr = callerOfStream(ctx)
+	caller := &Peer{Protocol: "HTTP/2.0", Addr: s.info.PeerAddr, ReadDeadline: s.setReadDeadline, StopReading: s.stopReading, hurry: s.hurry}
 	setHeaders(s.info.RequestHeader(), received)
 	s.negotiate(received["grpc-accept-encoding"])
 	s.ctx = WithPeer(ctx, caller)
@@ -157,18 +155,37 @@ func first(values []string) string {
 	return values[0]
 }
 
-// record logs a request that no interceptor sees.
-func (f *grpcFront) record(ctx context.Context, procedure string, start time.Time, rpc *connect.Error) {
-	if !f.log.Enabled(ctx, slog.LevelDebug) {
-		return
+// refuse answers a request that does not become a call.
+func (f *grpcFront) refuse(wire grpc.ServerStream, procedure string, start time.Time, refused *failure) error {
+	known := procedure
+	if _, served := f.procedures[procedure]; !served {
+		known = ""
 	}
-	addr := ""
+	rpc := scope{}.build(refused)
+	info := &connect.CallInfo{Protocol: connect.ProtocolNameGRPC, PeerAddr: callerOfStream(wire.Context())}
+	received, _ := metadata.FromIncomingContext(wire.Context())
+	setHeaders(info.RequestHeader(), received)
+	f.refusals.pass(wire.Context(), info, known, rpc, func(ctx context.Context, trace string) {
+		if trace != "" {
+			_ = wire.SetHeader(metadata.Pairs(HeaderTraceID, trace)) // an error means that the caller has gone
+		}
+		if f.observe != nil {
+			f.observe(ctx, Outcome{Procedure: known, Reason: string(refused.reason)})
+		}
+		f.access.write(ctx, f.access.level(procedure, true), []slog.Attr{
+			slog.String("procedure", cut(procedure, 128)), slog.String("protocol", info.Protocol), slog.String("peer", info.PeerAddr), slog.Duration("took", time.Since(start)),
+			slog.String("reason", string(refused.reason)), slog.String("error", refused.message), slog.String("code", rpc.Code().String()),
+		})
+	})
+	return grpcStatus(rpc)
+}
+
+// callerOfStream is the address of the other side.
+func callerOfStream(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {
-		addr = p.Addr.String()
+		return p.Addr.String()
 	}
-	f.log.LogAttrs(ctx, slog.LevelDebug, "call",
-		slog.String("procedure", cut(procedure, 128)), slog.String("protocol", connect.ProtocolNameGRPC), slog.String("peer", addr),
-		slog.Duration("took", time.Since(start)), slog.String("error", rpc.Message()), slog.String("code", rpc.Code().String()))
+	return ""
 }
 
 // ended counts a call that is over.

@@ -457,6 +457,9 @@ func TestWhatIsLeftUntakenDoesNotHoldTheShutdownOfTheFastListener(t *testing.T) 
 func TestAConnectionOnWhichNothingComesDoesNotHoldTheShutdown(t *testing.T) {
 	b := one(t, shop(mcptest.Modern))
 	for _, protocol := range listenersForGRPC() {
+		if _, err := b.health(protocol).check(t.Context(), ""); err != nil { // else it may not serve yet
+			t.Fatal(err)
+		}
 		conn, err := net.Dial("tcp", b.at(protocol))
 		if err != nil {
 			t.Fatal(err)

@@ -20,7 +20,9 @@ type router struct {
 	procedures map[string]*route
 	errors     *connecthttp.ErrorWriter
 	limits     limits
-	log        *slog.Logger
+	access     *access
+	observe    func(context.Context, Outcome) // nil = nobody does
+	refusals   *refusals
 	help       string
 }
 
@@ -30,8 +32,8 @@ type route struct {
 	stream  connect.StreamType
 }
 
-func newRouter(l limits, log *slog.Logger) *router {
-	return &router{procedures: map[string]*route{}, errors: connecthttp.NewErrorWriter(), limits: l, log: log}
+func newRouter(o *Options, a *access, refused *refusals) *router {
+	return &router{procedures: map[string]*route{}, errors: connecthttp.NewErrorWriter(), limits: o.limits, access: a, observe: o.Observe, refusals: refused}
 }
 
 // Handle is called by connecthttp.Mount. Its subtree patterns, for unknown
@@ -117,7 +119,7 @@ func (r *router) unknown(x *exchange, req *http.Request, start time.Time) {
 	if req.Method != http.MethodHead {
 		_, _ = x.Write([]byte(r.help)) // an error here means that the caller has gone
 	}
-	r.record(req, start, connect.CodeNotFound, "nothing is served at this path")
+	r.record(req.Context(), req, start, connect.CodeNotFound, reasonMethodNotSupported, "nothing is served at this path")
 }
 
 // notServed is the failure of a call to a procedure that there is not.
@@ -131,8 +133,18 @@ func (r *router) refuse(x *exchange, req *http.Request, start time.Time, f *fail
 	if req.Method == http.MethodGet {
 		x.Header().Set("Cache-Control", "no-store")
 	}
-	_ = r.errors.Write(x, plain(req), rpc) // an error here means that the caller has gone
-	r.record(req, start, rpc.Code(), f.message)
+	r.refusals.run(x, req, r.procedure(req), rpc, func(ctx context.Context) {
+		_ = r.errors.Write(x, plain(req), rpc) // an error here means that the caller has gone
+		r.record(ctx, req, start, rpc.Code(), f.reason, f.message)
+	})
+}
+
+// procedure is the one that a request names, "" if it is not served.
+func (r *router) procedure(req *http.Request) string {
+	if r.procedures[req.URL.Path] == nil {
+		return ""
+	}
+	return req.URL.Path
 }
 
 // plain is the request without a protocol version: the error writer does not
@@ -166,8 +178,10 @@ func (r *router) explain(x *exchange, req *http.Request, start time.Time) {
 	x.Header().Set("Cache-Control", "no-store")
 	untyped := req.WithContext(req.Context())
 	untyped.Header = http.Header{}
-	_ = r.errors.Write(statusWriter{x, status}, untyped, rpc) // an error here means that the caller has gone
-	r.record(req, start, rpc.Code(), f.message)
+	r.refusals.run(x, req, r.procedure(req), rpc, func(ctx context.Context) {
+		_ = r.errors.Write(statusWriter{x, status}, untyped, rpc) // an error here means that the caller has gone
+		r.record(ctx, req, start, rpc.Code(), f.reason, f.message)
+	})
 }
 
 // statusWriter answers with a status of its own.
@@ -179,14 +193,15 @@ type statusWriter struct {
 
 func (w statusWriter) WriteHeader(int) { w.ResponseWriter.WriteHeader(w.status) }
 
-// record logs a request that no interceptor sees.
-func (r *router) record(req *http.Request, start time.Time, code connect.Code, text string) {
-	ctx := context.WithoutCancel(req.Context())
-	if !r.log.Enabled(ctx, slog.LevelDebug) {
-		return
+// record tells of a request that did not become a call.
+func (r *router) record(ctx context.Context, req *http.Request, start time.Time, code connect.Code, why reason, text string) {
+	ctx = context.WithoutCancel(ctx)
+	if r.observe != nil {
+		r.observe(ctx, Outcome{Procedure: r.procedure(req), Reason: string(why)})
 	}
-	r.log.LogAttrs(ctx, slog.LevelDebug, "call",
+	r.access.write(ctx, r.access.level(req.URL.Path, true), []slog.Attr{
 		slog.String("procedure", cut(req.URL.Path, 128)), slog.String("http_method", cut(req.Method, 16)),
 		slog.String("protocol", protocolOf(req, true).name()), slog.String("peer", req.RemoteAddr), slog.Duration("took", time.Since(start)),
-		slog.String("error", text), slog.String("code", code.String()))
+		slog.String("reason", string(why)), slog.String("error", text), slog.String("code", code.String()),
+	})
 }

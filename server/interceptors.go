@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -64,7 +63,7 @@ func (p Peer) readDeadline(t time.Time) {
 	}
 }
 
-// report sets the trace header and logs the call. It is the outermost of our
+// report sets the trace header and tells of the call. It is the outermost of our
 // own interceptors, so that it sees what the caller will see.
 func (s *Server) report(next connect.ServerFunc) connect.ServerFunc {
 	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
@@ -82,34 +81,9 @@ func (s *Server) report(next connect.ServerFunc) connect.ServerFunc {
 		if err != nil && isGet(ctx) {
 			info.ResponseHeader().Set("Cache-Control", "no-store")
 		}
-		if s.log.Enabled(ctx, slog.LevelDebug) {
-			s.logCall(ctx, spec, info, err, time.Since(start))
-		}
+		s.ended(ctx, spec, info, err, time.Since(start))
 		return err
 	}
-}
-
-func (s *Server) logCall(ctx context.Context, spec connect.Spec, info *connect.CallInfo, err error, took time.Duration) {
-	attrs := []slog.Attr{
-		slog.String("procedure", spec.Procedure),
-		slog.String("protocol", info.Protocol),
-		slog.String("codec", info.Codec),
-		slog.String("peer", PeerFrom(ctx).Addr),
-		slog.String("target", info.ResponseHeader().Get(HeaderTarget)),
-		slog.Duration("took", took),
-		slog.Int("request_bytes", info.ReceiveStats.Size),
-		slog.Int("response_bytes", info.SendStats.Size),
-	}
-	code := "ok"
-	if err != nil {
-		code = connect.CodeOf(err).String()
-		attrs = append(attrs, slog.String("error", err.Error()))
-		// An RPC error shows what the caller sees; its cause is for the log.
-		if cause := errors.Unwrap(err); cause != nil {
-			attrs = append(attrs, slog.String("cause", cause.Error()))
-		}
-	}
-	s.log.LogAttrs(ctx, slog.LevelDebug, "call", append(attrs, slog.String("code", code))...)
 }
 
 // recoverPanics turns a panic into an error that says nothing of it. It is

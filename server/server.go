@@ -24,8 +24,14 @@ type Options struct {
 	// Targets are the MCP servers behind the bridge. Required. The server
 	// neither starts nor closes them.
 	Targets *targets.Set
-	// Logger receives one line per call (Debug) and faults; nil discards.
+	// Logger receives a line for each call and faults; nil discards.
 	Logger *slog.Logger
+	// Access says which calls have their line at level Info; the zero value is
+	// AccessOff.
+	Access AccessLog
+	// Observe, when set, is told of every call that is over, with its context. It
+	// must not block.
+	Observe func(ctx context.Context, o Outcome)
 	// MaxRequestBytes bounds one request message, decompressed; 0 = 16 MiB.
 	MaxRequestBytes int
 	// Interceptors wrap every call, outermost first, outside the server's own:
@@ -85,6 +91,7 @@ const (
 type Server struct {
 	opts    Options
 	log     *slog.Logger
+	access  *access
 	rpc     *connect.Server
 	handler http.Handler
 	http    *http.Server
@@ -124,7 +131,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, log: opts.Logger}
+	s := &Server{opts: opts, log: opts.Logger, access: newAccess(opts.Access, opts.Logger)}
 	s.draining, s.beginDrain = context.WithCancel(context.Background())
 	s.forced, s.force = context.WithCancelCause(context.Background())
 
@@ -139,7 +146,7 @@ func New(opts Options) (*Server, error) {
 	mcpbridgev1connect.RegisterResourcesServiceHandler(s.rpc, resourcesService{calls})
 	mcpbridgev1connect.RegisterPromptsServiceHandler(s.rpc, promptsService{calls})
 	mcpbridgev1connect.RegisterCompletionServiceHandler(s.rpc, completionService{calls})
-	mcpbridgev1connect.RegisterTasksServiceHandler(s.rpc, tasksService{calls})
+	mcpbridgev1connect.RegisterTasksServiceHandler(s.rpc, tasksService{calls, new(taskFeeds)})
 	mcpbridgev1connect.RegisterHealthServiceHandler(s.rpc, healthService{calls})
 	if err := registerHealth(s.draining, s.rpc, opts.Targets, services); err != nil {
 		return nil, err
@@ -149,7 +156,8 @@ func New(opts Options) (*Server, error) {
 	}
 
 	codecs := []connect.Codec{connectproto.NewBinaryCodec(), &jsonCodec{}}
-	routes := newRouter(opts.limits, opts.Logger)
+	refused := newRefusals(&s.opts)
+	routes := newRouter(&s.opts, s.access, refused)
 	connecthttp.Mount(routes, s.rpc,
 		connecthttp.WithCodecs(codecs...),
 		connecthttp.WithReadMaxBytes(opts.MaxRequestBytes),
@@ -158,7 +166,7 @@ func New(opts Options) (*Server, error) {
 	routes.complete(s.rpc)
 	s.handler = routes
 	s.http = s.newHTTPServer()
-	s.grpc = newGRPCFront(s.forced, s.rpc, codecs, opts)
+	s.grpc = newGRPCFront(s.forced, s.rpc, codecs, &s.opts, s.access, refused)
 	return s, nil
 }
 
@@ -197,11 +205,13 @@ func (s *Server) Serve(l net.Listener) error {
 
 // Shutdown ends the server: health turns to NOT_SERVING, listeners close,
 // callers are told to go elsewhere, watches end with UNAVAILABLE and calls in
-// flight finish, those with a stream as well. When ctx ends first, the rest is cancelled and the
-// connections are closed, at most 250 ms later; the error is then ctx's.
+// flight finish, those with a stream as well. When ctx ends first, the rest is
+// cancelled and the connections are closed, at most half a second later; the
+// error is then ctx's.
 // Calling it again has no further effect.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.beginDrain()
+	defer s.access.close(ctx)
 	err := s.finish(ctx)
 	if err == nil {
 		s.force(errForced)

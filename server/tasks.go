@@ -13,7 +13,11 @@ import (
 
 // tasksService is mcpbridge.v1.TasksService (the extension
 // io.modelcontextprotocol/tasks).
-type tasksService struct{ *caller }
+type tasksService struct {
+	*caller
+
+	watched *taskFeeds
+}
 
 // GetTask tells where a task stands.
 func (s tasksService) GetTask(ctx context.Context, req *pb.GetTaskRequest) (*pb.GetTaskResponse, error) {

@@ -290,25 +290,7 @@ func (s *scripted) polls(t *testing.T, n int) {
 }
 
 func TestAWatchIsWokenByTheServer(t *testing.T) {
-	server := newScripted(`"status":"working","lastUpdatedAt":"1","pollIntervalMs":86400000`)
-	ended := make(chan struct{})
-	server.Handle["subscriptions/listen"] = func(ctx context.Context, r *mcptest.Request) (any, error) {
-		if !strings.Contains(string(r.Param("notifications")), `"taskIds":["t"]`) {
-			return r.Default(ctx)
-		}
-		tell := func(method string, params map[string]any) {
-			params["_meta"] = map[string]any{"io.modelcontextprotocol/subscriptionId": r.ID}
-			r.Notify(method, params)
-		}
-		tell("notifications/subscriptions/acknowledged", map[string]any{"notifications": r.Param("notifications")})
-		select {
-		case <-ended:
-			tell("notifications/tasks", map[string]any{"taskId": "t", "status": "completed"})
-			<-ctx.Done()
-		case <-ctx.Done():
-		}
-		return nil, mcptest.ErrSilent
-	}
+	server := newTelling(`"status":"working","lastUpdatedAt":"1","pollIntervalMs":86400000`)
 	b := one(t, server.Server).ready()
 	s := b.watchTask(overGRPC, "t")
 	s.want("working")
@@ -316,7 +298,7 @@ func TestAWatchIsWokenByTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.set(`"status":"completed","lastUpdatedAt":"2","result":{"content":[]}`, nil)
-	close(ended)
+	server.tell <- struct{}{}
 	s.want("completed", "end")
 }
 

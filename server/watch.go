@@ -14,7 +14,7 @@ import (
 const (
 	// maxWatchedURIs bounds the resources of one watch, maxURIBytes each of them.
 	maxWatchedURIs = 1000
-	maxURIBytes    = 8 << 10
+	maxURIBytes    = targets.MaxURIBytes
 )
 
 // watch is one stream of changes (2026-07-28 basic/patterns/subscriptions;

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"connectrpc.com/connect/v2"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
 )
 
@@ -30,14 +32,14 @@ func enveloped(message string) string {
 
 // rawWatch watches resources over HTTP/1.1 on a connection whose reader the
 // test is.
-func (b *bridge) rawWatch(uris ...string) watching {
+func (b *bridge) rawWatch(changes bool, uris ...string) watching {
 	b.t.Helper()
 	caller := b.raw()
 	list, err := json.Marshal(uris)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	body := enveloped(`{"uris":` + string(list) + `}`)
+	body := enveloped(fmt.Sprintf(`{"listChanges":%v,"uris":%s}`, changes, list))
 	caller.send(watchResources, fmt.Sprintf("Content-Type: application/connect+json\r\nContent-Length: %d\r\n", len(body)), body)
 	var chunks io.Reader
 	next := func() (string, error) {
@@ -60,8 +62,9 @@ func (b *bridge) rawWatch(uris ...string) watching {
 			return "", errors.New(string(message))
 		}
 		var e struct {
-			Ready   *struct{ URIs []string }
-			Updated *struct{ URI string }
+			Ready       *struct{ URIs []string }
+			Updated     *struct{ URI string }
+			ListChanged *struct{}
 		}
 		if err := json.Unmarshal(message, &e); err != nil {
 			return "", err
@@ -71,6 +74,8 @@ func (b *bridge) rawWatch(uris ...string) watching {
 			return "ready " + strings.Join(e.Ready.URIs, " "), nil
 		case e.Updated != nil:
 			return "updated " + e.Updated.URI, nil
+		case e.ListChanged != nil:
+			return "list", nil
 		}
 		return string(message), nil
 	}
@@ -95,7 +100,7 @@ func TestAWatcherThatDoesNotReadDelaysNobodyAndSeesTheLastState(t *testing.T) {
 	// what a unary answer may be left untaken for is much shorter than the pause
 	b := start(t, Options{limits: limits{write: 100 * time.Millisecond}}, map[string]targetConfig{"shop": {server: server}})
 	big, last := "db:///"+strings.Repeat("x", maxURIBytes-6), "db:///last"
-	slow := b.rawWatch(big, last)
+	slow := b.rawWatch(false, big, last)
 	slow.wants("ready " + big + " " + last)
 	quick := b.watchResources(t.Context(), overGRPC, &pb.WatchResourcesRequest{Uris: []string{big}})
 	quick.wants("ready false " + big)
@@ -120,12 +125,68 @@ func TestAWatcherThatDoesNotReadDelaysNobodyAndSeesTheLastState(t *testing.T) {
 	slow.wants("updated " + big)
 }
 
+func TestAWatcherOfManyThingsThatDoesNotReadSeesTheLastStateOfEach(t *testing.T) {
+	server := shop(mcptest.Modern)
+	b := one(t, server)
+	var all []string
+	for i := range 50 {
+		all = append(all, fmt.Sprintf("db:///%02d%s", i, strings.Repeat("x", maxURIBytes-9)))
+	}
+	slow := b.rawWatch(true, all...)
+	slow.wants("ready " + strings.Join(all, " "))
+	quick := b.watchResources(t.Context(), overGRPC, &pb.WatchResourcesRequest{Uris: all, ListChanges: true})
+	quick.wants("ready true " + strings.Join(all, " "))
+	change := func(uri string) {
+		t.Helper()
+		updated(server, uri)
+		quick.wants("updated " + uri)
+	}
+	last := all[len(all)-1]
+	for i := range floods {
+		change(all[i%(len(all)-1)])
+		if i%(len(all)-1) == 0 {
+			server.Notify(mcpclient.MethodResourcesChanged, nil)
+			quick.wants("list")
+		}
+	}
+	change(last)
+	var told []string
+	lists := 0
+	for !slices.Contains(told, "updated "+last) {
+		event, err := slow.next()
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case event == "list":
+			lists++
+		default:
+			told = append(told, event)
+		}
+	}
+	if most := floods / (len(all) - 1); lists == 0 || lists >= most || len(told) >= floods {
+		t.Errorf("%d updates and %d changes of the list were told one by one, of %d and %d", len(told), lists, floods, most)
+	}
+	waited := told[max(0, len(told)-len(all)):]
+	for _, uri := range all {
+		if !slices.Contains(waited, "updated "+uri) {
+			t.Errorf("the last change of %.10s was not told", uri)
+		}
+	}
+	updated(server, all[0])
+	for event := ""; event != "updated "+all[0]; {
+		var err error
+		if event, err = slow.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAStalledWatchDoesNotHoldTheShutdown(t *testing.T) {
 	server := shop(mcptest.Legacy)
 	over, done := returned()
 	b := start(t, Options{limits: limits{grace: 200 * time.Millisecond}, Interceptors: []connect.ServerInterceptor{over}}, map[string]targetConfig{"shop": {server: server}})
 	big := "db:///" + strings.Repeat("x", maxURIBytes-6)
-	slow := b.rawWatch(big)
+	slow := b.rawWatch(false, big)
 	slow.wants("ready " + big)
 	quick := b.watchResources(t.Context(), overGRPC, &pb.WatchResourcesRequest{Uris: []string{big}})
 	quick.wants("ready false " + big)

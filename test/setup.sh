@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what the end-to-end tests run beside the bridge into test/.cache: real MCP servers (npm and PyPI),
-# grpcurl and buf, all at pinned versions. Running it again does nothing unless a pin changed.
+# Connect-ES, grpcurl and buf, all at pinned versions. Running it again does nothing unless a pin changed.
 # Missing Node or Python is reported and skipped; set REQUIRE_REAL=1 to make it an error.
 set -eu
 cd "$(dirname "$0")"

@@ -46,6 +46,8 @@ func TestAUsersMistakesAreNamed(t *testing.T) {
 		"an address in use or bad": {[]string{"serve", "--config", valid, "--listen", "127.0.0.1:99999"}, []string{"listen.address"}},
 		"an open gRPC address":     {[]string{"serve", "--config", file("open.yaml", "listen: {grpc: '0.0.0.0:0'}\ntargets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")}, []string{"listen.grpc", "0.0.0.0:0", "insecure"}},
 		"a gRPC address in use":    {[]string{"serve", "--config", file("twice.yaml", "listen: {address: '127.0.0.1:0', grpc: '"+taken(t)+"'}\ntargets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")}, []string{"listen.grpc", "in use"}},
+		"a bad admin address":      {[]string{"serve", "--config", valid, "--admin", "127.0.0.1:99999"}, []string{"listen.admin.address"}},
+		"an open admin address":    {[]string{"serve", "--config", valid, "--admin", ":0"}, []string{"listen.admin.insecure"}},
 		"the same name twice":      {[]string{"serve", "--demo", "--config", file("demo.yaml", "targets: {demo: {url: \"http://127.0.0.1:1/\"}}\n")}, []string{"--demo", "rename"}},
 		"an empty file":            {[]string{"serve", "--config", file("empty.yaml", "log: {level: debug}\n")}, []string{"empty.yaml", "names no target"}},
 		"an unknown flag":          {[]string{"serve", "--dmeo"}, []string{"--dmeo"}},

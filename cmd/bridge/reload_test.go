@@ -160,7 +160,7 @@ func TestAHangupReloadsTheConfiguration(t *testing.T) {
 func TestAChangedFileReloadsTheConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
 	mcp := filepath.Join(t.TempDir(), "mcp.json")
-	write(t, file, targetsYAML("a", "b"))
+	write(t, file, targetsYAML("a", "b")+"log: {access: off}\n")
 	write(t, mcp, `{"mcpServers": {"m": {"url": "http://127.0.0.1:1/mcp"}}}`)
 	b := startBridge(t, "--config", file, "--mcp-json", mcp)
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
 
+	"github.com/mcpbridge/mcpbridge/internal/admin"
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/targets"
 	"github.com/mcpbridge/mcpbridge/mcpclient"
@@ -25,8 +25,8 @@ import (
 )
 
 type serveFlags struct {
-	config, mcpJSON, listen string
-	demo, insecure          bool
+	config, mcpJSON, listen, admin string
+	demo, insecure                 bool
 }
 
 func serveCommand() *cobra.Command {
@@ -49,6 +49,7 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&flags.config, "config", "", "configuration file (YAML)")
 	f.StringVar(&flags.mcpJSON, "mcp-json", "", "file in the common mcpServers format; its servers are added as targets")
 	f.StringVar(&flags.listen, "listen", "", "listen address, in place of the configured one")
+	f.StringVar(&flags.admin, "admin", "", "address of the admin listener, in place of the configured one")
 	f.BoolVar(&flags.demo, "demo", false, "add the built-in MCP server as the target \"demo\"")
 	f.BoolVar(&flags.insecure, "insecure", false, "allow an address that others can reach although nothing authenticates them")
 	return cmd
@@ -95,7 +96,11 @@ func (f *serveFlags) load() (*config.Config, error) {
 	if f.listen != "" {
 		cfg.Listen.Address = f.listen
 	}
+	if f.admin != "" {
+		cfg.Listen.Admin.Address = f.admin
+	}
 	cfg.Listen.Insecure = cfg.Listen.Insecure || f.insecure
+	cfg.Listen.Admin.Insecure = cfg.Listen.Admin.Insecure || f.insecure
 	return cfg, cfg.Validate()
 }
 
@@ -112,25 +117,34 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	level := new(slog.LevelVar)
 	level.Set(levelOf(cfg.Log))
 	log := newLogger(cfg.Log.Format, level, stderr)
-	telemetry, err := bridgeotel.Setup(ctx, bridgeotel.Options{Logger: log, Version: version})
+	telemetry, err := bridgeotel.Setup(ctx, bridgeotel.Options{Logger: log, Version: version, OwnTraces: !cfg.Telemetry.TrustRemote})
 	if err != nil {
 		return err
 	}
 	defer ending(ctx, log, "telemetry", telemetryBudget, telemetry.Shutdown)
 	otel.SetErrorHandler(telemetry)
-	interceptors, err := telemetry.ServerInterceptors()
+	metrics, err := bridgeotel.SetupMetrics(ctx, bridgeotel.MetricsOptions{Logger: log, Version: version, Prometheus: cfg.Listen.Admin.Address != ""})
+	if err != nil {
+		return err
+	}
+	defer ending(ctx, log, "metrics", telemetryBudget, metrics.Shutdown)
+	if err := metrics.ObserveSpans(telemetry.Spans); err != nil {
+		return err
+	}
+	interceptors, err := telemetry.ServerInterceptors(metrics)
 	if err != nil {
 		return err
 	}
 	set, err := targets.New(cfg, targets.Deps{
-		Supervisor:   supervisor(),
-		Logger:       log,
-		Version:      version,
-		Interceptors: []mcpclient.Interceptor{telemetry.Interceptor()},
-		Meta:         telemetry.Meta(),
-		Headers:      telemetry.Headers(),
+		Supervisor:  supervisor(),
+		Logger:      log,
+		Version:     version,
+		Instruments: instruments(telemetry, metrics),
 	})
 	if err != nil {
+		return err
+	}
+	if err := metrics.ObserveTargets(func() []bridgeotel.TargetFigures { return figures(set) }); err != nil {
 		return err
 	}
 	srv, err := server.New(server.Options{
@@ -139,10 +153,17 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 		MaxRequestBytes: cfg.Listen.MaxRequestBytes.Int(),
 		Interceptors:    interceptors,
 		TraceID:         telemetry.TraceID,
+		Access:          accessOf(cfg.Log),
+		Observe:         func(ctx context.Context, o server.Outcome) { metrics.RPCEnded(ctx, o.Procedure, o.Target, o.Reason) },
 	})
 	if err != nil {
 		return err
 	}
+	adm, stopAdmin, err := startAdmin(ctx, cfg.Listen.Admin, metrics, set, log)
+	if err != nil {
+		return err
+	}
+	defer stopAdmin()
 	listeners, err := listen(ctx, cfg.Listen)
 	if err != nil {
 		return err
@@ -156,6 +177,7 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	if listeners.grpc != nil {
 		go func() { served <- srv.ServeGRPC(listeners.grpc) }()
 	}
+	adm.SetState(admin.StateServing)
 	if _, err := io.WriteString(stdout, listeners.String()); err != nil {
 		log.WarnContext(ctx, "the address could not be printed", "error", err)
 	}
@@ -166,6 +188,7 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 		log.InfoContext(ctx, "shutting down", "cause", context.Cause(ctx))
 	case failed = <-served:
 	}
+	adm.SetState(admin.StateDraining)
 	stopReloading()
 	// callers first, then the connections they used
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Shutdown.Timeout)
@@ -177,31 +200,19 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	return failed
 }
 
-// listeners are where callers connect; grpc is nil where it is not configured.
-type listeners struct{ all, grpc net.Listener }
-
-func listen(ctx context.Context, c config.Listen) (l listeners, err error) {
-	var lc net.ListenConfig
-	if l.all, err = lc.Listen(ctx, "tcp", c.Address); err != nil {
-		return l, fmt.Errorf("cannot listen at %s (listen.address): %w", c.Address, err)
+// instruments has every target traced and measured.
+func instruments(telemetry *bridgeotel.Telemetry, metrics *bridgeotel.Metrics) func(string, *config.Target) targets.Instruments {
+	return func(name string, c *config.Target) targets.Instruments {
+		rule := bridgeotel.BaggageRule{Restrict: c.Baggage.Policy != config.BaggageForward, Keys: c.Baggage.Keys}
+		traces := telemetry.Target(bridgeotel.TargetOptions{Name: name, Baggage: rule})
+		measured := metrics.Target(name)
+		return targets.Instruments{
+			Interceptors: []mcpclient.Interceptor{traces.Interceptor(), measured.Interceptor()},
+			Meta:         traces.Meta(), Headers: traces.Headers(),
+			OnConnect: traces.OnConnect(), OnWait: traces.OnWait(), OnQueue: traces.OnQueue(),
+			OnList: measured.OnList(), OnSessionEnd: measured.OnSessionEnd(),
+		}
 	}
-	if c.GRPC == "" {
-		return l, nil
-	}
-	if l.grpc, err = lc.Listen(ctx, "tcp", c.GRPC); err != nil {
-		_ = l.all.Close() // nothing has used it
-		return l, fmt.Errorf("cannot listen at %s (listen.grpc): %w", c.GRPC, err)
-	}
-	return l, nil
-}
-
-// String is what is printed at start.
-func (l listeners) String() string {
-	base, alone := "http://"+l.all.Addr().String(), ""
-	if l.grpc != nil {
-		alone = ", and for gRPC alone on " + l.grpc.Addr().String()
-	}
-	return fmt.Sprintf("bridge listens on %s%s; try: buf curl %s/mcpbridge.v1.ToolsService/ListTools\n", base, alone, base)
 }
 
 // supervisor is the command line that runs child processes so that nothing of

@@ -19,8 +19,9 @@ const module = "github.com/mcpbridge/mcpbridge/"
 // allowed says which packages of ours a package may import outside of tests.
 // A new package must be added here: who may import whom is decided in review.
 var allowed = map[string][]string{
-	"cmd/bridge":              {"internal/config", "internal/demo", "internal/targets", "mcpclient", "mcpclient/transport", "otel", "server"},
+	"cmd/bridge":              {"internal/admin", "internal/config", "internal/demo", "internal/targets", "mcpclient", "mcpclient/transport", "otel", "server"},
 	"examples/goclient":       {"gen/mcpbridge/v1", "gen/mcpbridge/v1/mcpbridgev1connect"},
+	"internal/admin":          nil,
 	"internal/balance":        {"mcpclient/transport"},
 	"internal/config":         nil,
 	"internal/demo":           nil,
@@ -30,7 +31,7 @@ var allowed = map[string][]string{
 	"mcpclient/mcptest":       nil,
 	"mcpclient/pool":          {"mcpclient"},
 	"mcpclient/transport":     {"mcpclient/jsonrpc"},
-	"otel":                    {"mcpclient", "mcpclient/jsonrpc"},
+	"otel":                    {"mcpclient", "mcpclient/jsonrpc", "mcpclient/pool"},
 	"server":                  {"gen/mcpbridge/v1", "gen/mcpbridge/v1/mcpbridgev1connect", "internal/targets", "mcpclient", "mcpclient/jsonrpc", "mcpclient/pool", "server/internal/convert"},
 	"server/internal/convert": {"gen/mcpbridge/v1"},
 }
@@ -43,6 +44,8 @@ var reserved = map[string][]string{
 	"google.golang.org/genproto":                       {"server"},
 	"google.golang.org/grpc":                           {"server"},
 	"go.opentelemetry.io":                              {"cmd/bridge", "otel"},
+	"github.com/prometheus":                            {"otel"},
+	"net/http/pprof":                                   {"internal/admin"},
 	"github.com/modelcontextprotocol/go-sdk":           {"internal/demo"},
 	"github.com/fsnotify":                              {"cmd/bridge"},
 	"github.com/spf13":                                 {"cmd/bridge"},

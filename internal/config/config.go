@@ -9,6 +9,7 @@ type Config struct {
 	Listen     Listen     `yaml:"listen"`
 	Log        Log        `yaml:"log"`
 	Shutdown   Shutdown   `yaml:"shutdown"`
+	Telemetry  Telemetry  `yaml:"telemetry"`
 	ClientInfo ClientInfo `yaml:"client_info"`
 
 	// Targets are the MCP servers behind the bridge, by name.
@@ -31,12 +32,32 @@ type Listen struct {
 	// Insecure permits an address that other machines can reach although the
 	// listener has neither TLS nor authentication.
 	Insecure bool `yaml:"insecure"`
+
+	// Admin is for operators, apart from the callers.
+	Admin Admin `yaml:"admin"`
+}
+
+// Admin is the listener of health checks, metrics and profiles.
+type Admin struct {
+	// Address is HOST:PORT for HTTP/1.1. Empty means that there is no such
+	// listener. Port 0 picks one.
+	Address string `yaml:"address"`
+
+	// Pprof serves profiles of the running process.
+	Pprof bool `yaml:"pprof"`
+
+	// Insecure permits an address that other machines can reach although the
+	// listener has neither TLS nor authentication.
+	Insecure bool `yaml:"insecure"`
 }
 
 // Log says what the process logs to stderr.
 type Log struct {
 	Level  LogLevel  `yaml:"level"`
 	Format LogFormat `yaml:"format"`
+
+	// Access says which calls have a line.
+	Access LogAccess `yaml:"access"`
 }
 
 // Shutdown says how the process ends.
@@ -98,6 +119,9 @@ type Target struct {
 	Tasks     Tasks     `yaml:"tasks"`
 	Dispatch  Dispatch  `yaml:"dispatch"`
 
+	// Baggage is what the server gets of its callers' baggage.
+	Baggage Baggage `yaml:"baggage"`
+
 	// ServerLogLevel is what the server is asked to log; the bridge writes it
 	// to its own log. ServerLogNone asks for nothing and drops what comes.
 	ServerLogLevel ServerLogLevel `yaml:"server_log_level"`
@@ -146,8 +170,9 @@ type Root struct {
 func Default() *Config {
 	return &Config{
 		Listen:     Listen{Address: "127.0.0.1:8080", MaxRequestBytes: 16 << 20},
-		Log:        Log{Level: LevelInfo, Format: FormatText},
+		Log:        Log{Level: LevelInfo, Format: FormatText, Access: AccessSampled},
 		Shutdown:   Shutdown{Timeout: 20 * time.Second},
+		Telemetry:  Telemetry{TrustRemote: true},
 		ClientInfo: ClientInfo{Name: "bridge"},
 		Targets:    map[string]*Target{},
 	}
@@ -180,6 +205,7 @@ func NewTarget(transport Transport) *Target {
 		Input:          Input{MaxRounds: 3},
 		Tasks:          Tasks{Enabled: true, MaxStuckPolls: 60, PollInterval: time.Second},
 		Dispatch:       Dispatch{MaxInFlight: 1024},
+		Baggage:        Baggage{Policy: BaggageForward},
 		ServerLogLevel: ServerLogNone,
 		MaxReplyBytes:  64 << 20,
 		MaxListBytes:   64 << 20,

@@ -70,6 +70,7 @@ func TestOnlyLoopbackAddressesAreSafe(t *testing.T) {
 		cfg := Default()
 		cfg.Targets["t"] = NewTarget(TransportAuto)
 		cfg.Targets["t"].URL = "http://h"
+		cfg.Listen.Address = "127.0.0.1:9"
 		for key, setting := range map[string]*string{"listen.address": &cfg.Listen.Address, "listen.grpc": &cfg.Listen.GRPC} {
 			before := *setting
 			*setting, cfg.Listen.Insecure = address, false
@@ -85,6 +86,14 @@ func TestOnlyLoopbackAddressesAreSafe(t *testing.T) {
 				t.Errorf("%s %s, insecure: %v", key, address, err)
 			}
 			*setting = before
+		}
+		cfg.Listen = Listen{Address: "127.0.0.1:1", MaxRequestBytes: 1, Insecure: true, Admin: Admin{Address: address}}
+		if err := cfg.Validate(); safe != (err == nil) || !safe && !strings.Contains(err.Error(), "listen.admin.insecure") {
+			t.Errorf("admin listener at %s: %v", address, err)
+		}
+		cfg.Listen.Admin.Insecure = true
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("admin listener at %s, insecure: %v", address, err)
 		}
 	}
 }

@@ -142,6 +142,11 @@ func TestTheSchemaRefusesWhatTheParserRefuses(t *testing.T) {
 		"targets: {t: {url: 'http://h', input: {max_rounds: -1}}}",
 		"targets: {t: {url: 'http://h', tasks: {max_stuck_polls: 0}}}",
 		"targets: {t: {url: 'http://h', server_log_level: warn}}",
+		"targets: {t: {url: 'http://h', baggage: {policy: some}}}",
+		"targets: {t: {url: 'http://h', baggage: {policy: allow}}}",
+		"targets: {t: {url: 'http://h', baggage: {policy: drop, keys: [a]}}}",
+		"targets: {t: {url: 'http://h', baggage: {policy: allow, keys: ['a=b']}}}",
+		"telemetry: {trust_remote: maybe}",
 		"targets: {t: {url: 'http://h', transport: http}}",
 		"targets: {t: {command: a b}}",
 		"targets: {'a b': {url: 'http://h'}}",
@@ -241,10 +246,14 @@ func choicesOf(v any) []any {
 		return anys(isolations())
 	case ServerLogLevel:
 		return anys(serverLogLevels())
+	case BaggagePolicy:
+		return anys(baggagePolicies())
 	case LogLevel:
 		return anys(logLevels())
 	case LogFormat:
 		return anys(logFormats())
+	case LogAccess:
+		return anys(logAccesses())
 	}
 	return nil
 }
@@ -271,7 +280,7 @@ func TestTheDocumentedFileShowsEverySettingAndItsDefault(t *testing.T) {
 	}
 	text := full
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[Config](), reflect.TypeFor[Listen](), reflect.TypeFor[Log](), reflect.TypeFor[Shutdown](), reflect.TypeFor[ClientInfo](),
+		reflect.TypeFor[Config](), reflect.TypeFor[Listen](), reflect.TypeFor[Log](), reflect.TypeFor[Shutdown](), reflect.TypeFor[Telemetry](), reflect.TypeFor[Baggage](), reflect.TypeFor[ClientInfo](),
 		reflect.TypeFor[Target](), reflect.TypeFor[Timeouts](), reflect.TypeFor[Restart](), reflect.TypeFor[Pool](),
 		reflect.TypeFor[Health](), reflect.TypeFor[Reconnect](), reflect.TypeFor[Cache](), reflect.TypeFor[Changes](), reflect.TypeFor[Input](),
 		reflect.TypeFor[Tasks](), reflect.TypeFor[Dispatch](), reflect.TypeFor[Root](),

@@ -81,6 +81,17 @@ const (
 	FormatJSON LogFormat = "json"
 )
 
+// LogAccess says which calls have a line in the log.
+type LogAccess string
+
+// AccessOff logs none of them, AccessOn every one. AccessSampled logs every
+// call that failed, and of the others a few each second.
+const (
+	AccessOff     LogAccess = "off"
+	AccessOn      LogAccess = "on"
+	AccessSampled LogAccess = "sampled"
+)
+
 // The values that the enumerated settings accept, in the order in which an
 // error lists them. The JSON Schema is tested against them.
 func transports() []Transport {
@@ -111,3 +122,5 @@ func serverLogLevels() []ServerLogLevel {
 func logLevels() []LogLevel { return []LogLevel{LevelDebug, LevelInfo, LevelWarn, LevelError} }
 
 func logFormats() []LogFormat { return []LogFormat{FormatText, FormatJSON} }
+
+func logAccesses() []LogAccess { return []LogAccess{AccessOff, AccessOn, AccessSampled} }

@@ -39,7 +39,7 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 
 func TestAByteOrderMarkAndWindowsLineEndsAreRead(t *testing.T) {
 	cfg, err := Parse("", []byte("\ufefflog:\r\n  level: warn\r\n  format: json\r\n"), testEnv())
-	if err != nil || cfg.Log != (Log{Level: LevelWarn, Format: FormatJSON}) {
+	if err != nil || cfg.Log != (Log{Level: LevelWarn, Format: FormatJSON, Access: AccessSampled}) {
 		t.Errorf("got %+v, %v", cfg, err)
 	}
 	if _, err := Parse("f", []byte("\xff\xfel\x00o\x00"), testEnv()); err == nil || err.Error() != "f: is not UTF-8 text; save it as UTF-8" {
@@ -48,9 +48,10 @@ func TestAByteOrderMarkAndWindowsLineEndsAreRead(t *testing.T) {
 }
 
 const everything = `
-listen: {address: "[::1]:9000", grpc: "[::1]:9001", max_request_bytes: 4MiB, insecure: true}
-log: {level: debug, format: json}
+listen: {address: "[::1]:9000", grpc: "[::1]:9001", max_request_bytes: 4MiB, insecure: true, admin: {address: "0.0.0.0:9464", pprof: true, insecure: true}}
+log: {level: debug, format: json, access: on}
 shutdown: {timeout: 1m}
+telemetry: {trust_remote: false}
 client_info:
   name: acme
   title: Acme Bridge
@@ -90,6 +91,7 @@ targets:
     input: {max_rounds: 0}
     tasks: {enabled: false, max_stuck_polls: 11, poll_interval: 12s}
     dispatch: {max_in_flight: 0}
+    baggage: {policy: allow, keys: [tenant, "${MISSING:-user}"]}
     server_log_level: notice
     max_reply_bytes: 1000
     max_list_bytes: 2000
@@ -114,8 +116,8 @@ func TestEverySettingIsRead(t *testing.T) {
 	replicas.URLs = []string{"https://a.example/mcp", "https://s3cr3t.example:8443/mcp"}
 	replicas.Pool.Isolation, replicas.Pool.MaxConnections = IsolationPerCall, 256
 	want := &Config{
-		Listen:   Listen{Address: "[::1]:9000", GRPC: "[::1]:9001", MaxRequestBytes: 4 << 20, Insecure: true},
-		Log:      Log{Level: LevelDebug, Format: FormatJSON},
+		Listen:   Listen{Address: "[::1]:9000", GRPC: "[::1]:9001", MaxRequestBytes: 4 << 20, Insecure: true, Admin: Admin{Address: "0.0.0.0:9464", Pprof: true, Insecure: true}},
+		Log:      Log{Level: LevelDebug, Format: FormatJSON, Access: AccessOn},
 		Shutdown: Shutdown{Timeout: time.Minute},
 		ClientInfo: ClientInfo{
 			Name: "acme", Title: "Acme Bridge", Version: "1.10",
@@ -143,6 +145,7 @@ func TestEverySettingIsRead(t *testing.T) {
 				Cache:          Cache{Prompts: true, IgnoreTTL: true},
 				Changes:        Changes{Resources: true},
 				Tasks:          Tasks{MaxStuckPolls: 11, PollInterval: 12 * time.Second},
+				Baggage:        Baggage{Policy: BaggageAllow, Keys: []string{"tenant", "user"}},
 				ServerLogLevel: ServerLogNotice,
 				MaxReplyBytes:  1000,
 				MaxListBytes:   2000,
@@ -201,7 +204,7 @@ func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
 	checkProblems(t, []problem{
 		{"unknown top key", "listne:\n  address: x\n", `f:1:1: unknown key "listne"; did you mean "listen"?`},
 		{"unknown nested key", ofURL("timeouts: {tol: 5s}"), `f:4:16: targets.t.timeouts: unknown key "tol"; did you mean "tool"?`},
-		{"unknown key without a neighbour", "zzzzzz: 1\n", `known here: listen, log, shutdown, client_info, targets`},
+		{"unknown key without a neighbour", "zzzzzz: 1\n", `known here: listen, log, shutdown, telemetry, client_info, targets`},
 		{"key of another case", "Listen: {}\n", `did you mean "listen"?`},
 		{"duplicate key", "log: {level: info}\nlog: {}\n", `f:2:1: not valid YAML: mapping key "log" already defined at [1:1]`},
 		{"broken YAML", "log: [\n", "f:1:6: not valid YAML: "},
@@ -272,6 +275,10 @@ func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
 		{"no stuck polls", ofURL("tasks: {max_stuck_polls: 0}"), "targets.t.tasks.max_stuck_polls: must be more than zero"},
 		{"no poll interval", ofURL("tasks: {poll_interval: 0s}"), "targets.t.tasks.poll_interval: must be more than zero"},
 		{"negative dispatch", ofURL("dispatch: {max_in_flight: -1}"), "targets.t.dispatch.max_in_flight: must not be negative; 0 means no limit"},
+		{"baggage policy", ofURL("baggage: {policy: some}"), "targets.t.baggage.policy: must be forward, drop or allow"},
+		{"baggage of no key", ofURL("baggage: {policy: allow}"), "targets.t.baggage.keys: must name the baggage keys that policy: allow lets through"},
+		{"baggage keys without effect", ofURL("baggage: {policy: drop, keys: [a]}"), "targets.t.baggage.keys: have no effect with this policy"},
+		{"baggage key that is none", ofURL("baggage: {policy: allow, keys: [a, b=c]}"), "targets.t.baggage.keys[1]: is no baggage key"},
 		{"log level of the bridge", ofURL("server_log_level: warn"), "targets.t.server_log_level: must be none, debug, info, notice, warning, error, critical, alert or emergency"},
 		{"zero list size", ofURL("max_list_bytes: 0"), "targets.t.max_list_bytes: must be more than zero"},
 		{"negative total", ofURL("timeouts: {max: -1s}"), `targets.t.timeouts.max: "-1s" must not be negative`},
@@ -291,6 +298,12 @@ func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
 		{"bad bool", ofURL("lazy: maybe"), `targets.t.lazy: "maybe" must be true or false`},
 		{"bad address", "listen: {address: localhost}\n", "f:1:19: listen.address: must be HOST:PORT"},
 		{"bad gRPC address", "listen: {grpc: '8081'}\n", "f:1:16: listen.grpc: must be HOST:PORT"},
+		{"the gRPC address twice", "listen: {grpc: '127.0.0.1:8080'}\n", "listen.grpc: is that of listen.address, which takes gRPC as well"},
+		{"the admin's gRPC address", "listen: {grpc: '127.0.0.1:1', admin: {address: '127.0.0.1:1'}}\n", "listen.admin.address: is that of listen.grpc"},
+		{"bad admin address", "listen: {admin: {address: ':http'}}\n", "f:1:27: listen.admin.address: has a port outside 0 to 65535"},
+		{"the same address twice", "listen: {admin: {address: '127.0.0.1:8080'}}\n", "listen.admin.address: is that of listen.address"},
+		{"profiles without a listener", "listen: {admin: {pprof: true}}\n", "listen.admin.pprof: is served by the admin listener only; set listen.admin.address"},
+		{"an unknown access log", "log: {access: some}\n", "f:1:15: log.access: must be off, on or sampled"},
 		{"bad listen port", "listen: {address: 'localhost:http'}\n", "port outside 0 to 65535"},
 		{"bad level", "log: {level: loud}\n", "log.level: must be debug, info, warn or error"},
 		{"bad format", "log: {format: xml}\n", "log.format: must be text or json"},

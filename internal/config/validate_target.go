@@ -43,6 +43,7 @@ func (r *report) target(key string, t *Target) {
 	r.positive(key+".tasks.max_stuck_polls", int64(t.Tasks.MaxStuckPolls), "60")
 	r.positive(key+".tasks.poll_interval", int64(t.Tasks.PollInterval), "1s")
 	r.count(key+".dispatch.max_in_flight", t.Dispatch.MaxInFlight)
+	r.baggage(key+".baggage", &t.Baggage)
 	oneOf(r, key+".server_log_level", t.ServerLogLevel, serverLogLevels())
 	r.roots(key+".roots", t.Roots)
 	r.positive(key+".max_reply_bytes", int64(t.MaxReplyBytes), "64MiB")

@@ -36,6 +36,13 @@ func (b *builder) build(name string, c *config.Target) (*Target, error) {
 	}
 	t := &Target{name: name, config: c, info: b.info, transport: sample.Name(), replicas: replicas, redact: c.Redactor(), settled: make(chan struct{}), wanted: make(chan struct{})}
 	opts := b.options(name, c)
+	var watch Instruments
+	if b.deps.Instruments != nil {
+		watch = b.deps.Instruments(name, c)
+	}
+	opts.Interceptors, opts.Meta, opts.Headers = watch.Interceptors, watch.Meta, watch.Headers
+	opts.OnConnect, opts.OnWait = watch.OnConnect, watch.OnWait
+	opts.OnList, opts.OnSessionEnd = watch.OnList, watch.OnSessionEnd
 	if c.ServerLogLevel != config.ServerLogNone {
 		opts.Handlers.Log = serverLog(opts.Logger, t.redact)
 	}
@@ -49,6 +56,7 @@ func (b *builder) build(name string, c *config.Target) (*Target, error) {
 		IdleTimeout:  c.Pool.IdleTimeout, MaxLifetime: c.Pool.MaxLifetime,
 		Reconnect: opts.Reconnect,
 		Lazy:      c.Lazy,
+		OnWait:    watch.OnQueue,
 		OnChange:  func(s pool.Status) { b.changed(t, s) },
 		Logger:    opts.Logger,
 	})

@@ -41,8 +41,7 @@ func (b *builder) options(name string, c *config.Target) mcpclient.Options {
 		Dispatch:     mcpclient.DispatchOptions{MaxInFlight: unlimited(c.Dispatch.MaxInFlight)},
 		MaxListBytes: int64(c.MaxListBytes),
 		Roots:        rootsOf(c),
-		Interceptors: b.deps.Interceptors, Meta: b.deps.Meta, Headers: b.deps.Headers,
-		Logger: b.deps.Logger.With("target", name),
+		Logger:       b.deps.Logger.With("target", name),
 	}
 	if o.Info.Version == "" {
 		o.Info.Version = b.deps.Version

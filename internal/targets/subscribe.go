@@ -2,10 +2,14 @@ package targets
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unique"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 )
@@ -54,6 +58,10 @@ type News struct {
 	URIs                      []string // the resource changed, in the order in which they did first
 }
 
+// MaxURIBytes bounds the URI of a resource that is watched, and of one that
+// watchers are told of.
+const MaxURIBytes = 8 << 10
+
 const (
 	// maxPendingURIs is how many resources a subscription remembers for a reader
 	// that is slow; past that it is told to look at everything.
@@ -70,17 +78,20 @@ const (
 type Subscription struct {
 	who    Caller
 	wanted Interest
-	wake   chan struct{} // holds a token when there may be something to take
+	uris   []unique.Handle[string] // wanted.URIs
+	wake   chan struct{}           // holds a token when there may be something to take
 	feed   atomic.Pointer[feed]
 	left   atomic.Bool
 	first  chan struct{} // closed once the server has agreed, or at the end
+	heard  uint64        // number of the last update that it was told of; guarded by feeds.mu
 
 	mu       sync.Mutex // protects the fields below; taken after feeds.mu
 	answered bool       // first is closed
 	agreed   Interest
-	pending  News
-	index    map[string]struct{} // of pending.URIs, when there are many
-	foreign  int                 // bytes of those that were not asked for as they are
+	pending  News                               // without URIs
+	marks    []unique.Handle[string]            // its URIs
+	index    map[unique.Handle[string]]struct{} // of marks, when there are many
+	foreign  int                                // bytes of those that were not asked for as they are
 	err      error
 }
 
@@ -88,6 +99,7 @@ type Subscription struct {
 // connections with others as in Acquire. It returns once the server has agreed
 // to any of the interest; changes from then on are told. Watchers with the same
 // isolation key share what is open at the server; it ends with the last of them.
+// No URI of the interest may be longer than MaxURIBytes.
 //
 // A subscription outlives connections: after a gap it has News.Resync. One of
 // a target that is replaced goes on at the new one; one of a target that is
@@ -97,11 +109,14 @@ type Subscription struct {
 // *mcpclient.Error values: of KindUnsupported if the server agrees to nothing of
 // the interest, of KindRPC if it rejected it. The subscription must be closed.
 func (t *Target) Subscribe(ctx context.Context, who Caller, interest Interest) (*Subscription, error) {
-	interest.URIs = unique(interest.URIs)
+	interest.URIs = distinct(interest.URIs)
 	if interest.isEmpty() {
 		return nil, &mcpclient.Error{Kind: mcpclient.KindInvalid, SafeToRetry: true, Message: "the subscription asks for nothing; name a list or a resource"}
 	}
-	s := &Subscription{who: who, wanted: interest, wake: make(chan struct{}, 1), first: make(chan struct{})}
+	if slices.ContainsFunc(interest.URIs, isLong) {
+		return nil, &mcpclient.Error{Kind: mcpclient.KindInvalid, SafeToRetry: true, Message: fmt.Sprintf("a URI of the subscription has more than %d bytes", MaxURIBytes)}
+	}
+	s := &Subscription{who: who, wanted: interest, uris: handlesOf(interest.URIs), wake: make(chan struct{}, 1), first: make(chan struct{})}
 	if err := t.attach(s); err != nil {
 		return nil, err
 	}
@@ -119,8 +134,8 @@ func (t *Target) Subscribe(ctx context.Context, who Caller, interest Interest) (
 	return s, nil
 }
 
-// unique returns a copy without repetitions.
-func unique(list []string) []string {
+// distinct returns a copy without repetitions.
+func distinct(list []string) []string {
 	out := make([]string, 0, len(list))
 	seen := make(map[string]bool, len(list))
 	for _, s := range list {
@@ -151,11 +166,14 @@ func (s *Subscription) Changed() <-chan struct{} { return s.wake }
 func (s *Subscription) Take() (News, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending.isEmpty() {
-		return News{}, s.err
-	}
 	taken := s.pending
-	s.pending, s.index, s.foreign = News{}, nil, 0
+	for _, uri := range s.marks {
+		taken.URIs = append(taken.URIs, uri.Value())
+	}
+	if taken.isEmpty() {
+		return taken, s.err
+	}
+	s.pending, s.marks, s.index, s.foreign = News{}, nil, nil, 0
 	if s.err != nil {
 		s.wakeUp()
 	}
@@ -225,7 +243,7 @@ func (s *Subscription) resyncLocked() {
 	if s.pending.Resync {
 		return
 	}
-	s.pending, s.index, s.foreign = News{Resync: true}, nil, 0 // the rest is part of it
+	s.pending, s.marks, s.index, s.foreign = News{Resync: true}, nil, nil, 0 // the rest is part of it
 	s.wakeUp()
 }
 
@@ -240,38 +258,39 @@ func (s *Subscription) mark(list func(*News) *bool) {
 }
 
 // markURI notes the change of a resource; own: it was asked for by this URI.
-func (s *Subscription) markURI(uri string, own bool) {
+// That costs the same however long the URI is.
+func (s *Subscription) markURI(uri unique.Handle[string], own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending.Resync || s.isPendingLocked(uri) {
+	if s.pending.Resync || s.isMarkedLocked(uri) {
 		return
 	}
 	if !own {
-		s.foreign += len(uri)
+		s.foreign += len(uri.Value())
 	}
-	if len(s.pending.URIs) >= maxPendingURIs || s.foreign > maxPendingBytes {
+	if len(s.marks) >= maxPendingURIs || s.foreign > maxPendingBytes {
 		s.resyncLocked()
 		return
 	}
-	s.pending.URIs = append(s.pending.URIs, uri)
+	s.marks = append(s.marks, uri)
 	switch {
 	case s.index != nil:
 		s.index[uri] = struct{}{}
-	case len(s.pending.URIs) >= indexFrom:
-		s.index = make(map[string]struct{}, 2*indexFrom)
-		for _, known := range s.pending.URIs {
+	case len(s.marks) >= indexFrom:
+		s.index = make(map[unique.Handle[string]]struct{}, 2*indexFrom)
+		for _, known := range s.marks {
 			s.index[known] = struct{}{}
 		}
 	}
 	s.wakeUp()
 }
 
-func (s *Subscription) isPendingLocked(uri string) bool {
+func (s *Subscription) isMarkedLocked(uri unique.Handle[string]) bool {
 	if s.index != nil {
 		_, ok := s.index[uri]
 		return ok
 	}
-	return slices.Contains(s.pending.URIs, uri)
+	return slices.Contains(s.marks, uri)
 }
 
 func (s *Subscription) wakeUp() {
@@ -321,5 +340,30 @@ func errLess() error {
 	return &mcpclient.Error{
 		Kind: mcpclient.KindLost, SafeToRetry: true,
 		Message: "the connection to the server was replaced, and it tells of less than before; watch again",
+	}
+}
+
+// refusal is an error of Listen as watchers get it. passing: the same attempt
+// may succeed later.
+func refusal(err error) (_ error, passing bool) {
+	e, ok := errors.AsType[*mcpclient.Error](err)
+	if !ok {
+		return &mcpclient.Error{Kind: mcpclient.KindUnavailable, SafeToRetry: true, Message: "the subscription could not be opened; try again", Err: err}, true
+	}
+	switch e.Kind {
+	case mcpclient.KindUnavailable, mcpclient.KindLost, mcpclient.KindClosed, mcpclient.KindTimeout,
+		mcpclient.KindRateLimited, mcpclient.KindOverloaded, mcpclient.KindTooLarge, mcpclient.KindCanceled:
+		return err, e.RetryAfter != mcpclient.NeverAgain
+	case mcpclient.KindHTTP:
+		switch e.Status {
+		case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+			return &mcpclient.Error{
+				Kind: mcpclient.KindUnsupported, Method: e.Method, Status: e.Status, Sent: e.Sent, Err: err,
+				Message: fmt.Sprintf("the server does not tell of changes: it does not know the method (HTTP %d)", e.Status),
+			}, false
+		}
+		return err, e.Status/100 == 5 || e.Status == http.StatusRequestTimeout
+	default:
+		return err, false
 	}
 }

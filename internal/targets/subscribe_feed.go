@@ -3,12 +3,9 @@ package targets
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+	"unique"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
@@ -44,8 +41,9 @@ type feed struct {
 
 	// guarded by feeds.mu
 	watchers map[*Subscription]struct{}
-	byURI    map[string]map[*Subscription]struct{}
-	waiting  []*Subscription // they need an answer of the server that is yet to come
+	byURI    map[unique.Handle[string]]map[*Subscription]struct{}
+	updates  uint64          // of resources, so far
+	waiting  []*Subscription // they need an answer of the server that is yet to come; some may have left
 	apart    bool            // the server rejected a union: it is asked for one interest after the other
 	up       *upstream       // what is open; nil = nothing
 
@@ -60,9 +58,9 @@ type feed struct {
 type upstream struct {
 	sub    *mcpclient.Subscription
 	filter mcpclient.Filter
+	uris   []unique.Handle[string] // filter.Resources, which are sorted
 	began  time.Time
-	asked  map[string]bool // filter.Resources
-	until  time.Time       // of those that linger
+	until  time.Time // of those that linger
 
 	// guarded by feeds.mu
 	answered bool // the server has said what it agrees to
@@ -108,7 +106,8 @@ func (fs *feeds) add(t *Target, key pool.Key, s *Subscription) (over bool, err e
 		f = fs.newFeedLocked(t, k)
 	}
 	f.watchers[s] = struct{}{}
-	for _, uri := range s.wanted.URIs {
+	s.heard = 0 // another feed counts on its own
+	for _, uri := range s.uris {
 		if f.byURI[uri] == nil {
 			f.byURI[uri] = map[*Subscription]struct{}{}
 		}
@@ -130,7 +129,7 @@ func (fs *feeds) add(t *Target, key pool.Key, s *Subscription) (over bool, err e
 func (fs *feeds) newFeedLocked(t *Target, k feedKey) *feed {
 	f := &feed{
 		of: fs, target: t, key: k, wake: make(chan struct{}, 1),
-		watchers: map[*Subscription]struct{}{}, byURI: map[string]map[*Subscription]struct{}{},
+		watchers: map[*Subscription]struct{}{}, byURI: map[unique.Handle[string]]map[*Subscription]struct{}{},
 		touched: time.Now(),
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -193,20 +192,25 @@ func (f *feed) dropLocked(s *Subscription) {
 		return
 	}
 	delete(f.watchers, s)
-	for _, uri := range s.wanted.URIs {
+	for _, uri := range s.uris {
 		if of := f.byURI[uri]; len(of) > 1 {
 			delete(of, s)
 		} else {
 			delete(f.byURI, uri)
 		}
 	}
-	if i := slices.Index(f.waiting, s); i >= 0 {
-		f.waiting = slices.Delete(f.waiting, i, i+1)
+	if len(f.waiting) > 2*len(f.watchers) { // seldom, since each time costs as much as there are
+		f.waiting = slices.DeleteFunc(f.waiting, f.isGoneLocked)
 	}
 	if len(f.watchers) == 0 {
 		delete(f.of.byKey, f.key)
 		f.cancel()
 	}
+}
+
+func (f *feed) isGoneLocked(s *Subscription) bool {
+	_, here := f.watchers[s]
+	return !here
 }
 
 func (f *feed) wakeUp() {
@@ -227,7 +231,10 @@ func (u *upstream) covers(i Interest) bool {
 	}
 	fresh := time.Since(u.began) < answerHolds
 	for _, uri := range i.URIs {
-		if !u.agrees[uri] && !(fresh && u.asked[uri]) {
+		if u.agrees[uri] {
+			continue
+		}
+		if _, asked := slices.BinarySearch(u.filter.Resources, uri); !asked || !fresh {
 			return false
 		}
 	}
@@ -326,57 +333,4 @@ func (f *feed) resumedLocked(u *upstream) {
 			f.agreeLocked(s, true)
 		}
 	}
-}
-
-// updatedLocked tells who watches a resource, or one that it is a part of
-// (2026-07-28 schema, ResourceUpdatedNotificationParams: the URI may be that of
-// a sub-resource).
-func (f *feed) updatedLocked(u *upstream, uri string) {
-	found := false
-	for own := range wholes(uri) {
-		found = found || u.asked[own]
-		for s := range f.byURI[own] {
-			s.markURI(uri, own == uri)
-		}
-	}
-	if found {
-		return
-	}
-	for _, of := range f.byURI { // it is one of them, spelled in another way
-		for s := range of {
-			s.markURI(uri, false)
-		}
-	}
-}
-
-// wholes are the URIs that a resource may be a part of, itself included: those
-// that end where a segment, the query or the fragment begins.
-func wholes(uri string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		if !yield(uri) {
-			return
-		}
-		for i := range len(uri) {
-			if !strings.ContainsRune("/?#", rune(uri[i])) || i == 0 {
-				continue
-			}
-			if !yield(uri[:i]) {
-				return
-			}
-			if uri[i] == '/' && i+1 < len(uri) && !yield(uri[:i+1]) {
-				return
-			}
-		}
-	}
-}
-
-// uriOf reads params.uri; "" when there is none.
-func uriOf(params jsontext.Value) string {
-	var p struct {
-		URI string `json:"uri"`
-	}
-	if len(params) == 0 || json.Unmarshal(params, &p, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
-		return ""
-	}
-	return p.URI
 }

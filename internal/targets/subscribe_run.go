@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -19,9 +17,11 @@ const (
 	// linger is for how long what was replaced stays open: what the server sent
 	// on it before the acknowledgement of the new one may still be on its way.
 	linger = time.Second
-	// maxLingering bounds what is open at once, and so how often what is watched
-	// can grow.
-	maxLingering = 4
+	// growAtOnce is how often what is watched may grow within linger without a
+	// pause. Beyond that growEvery is the pause, in which more comes together; so
+	// what is open at once and the requests are bounded.
+	growAtOnce = 4
+	growEvery  = linger / 16
 	// shortLived is for how long a subscription has to stay open for the pauses
 	// between attempts to begin anew.
 	shortLived = 10 * time.Second
@@ -36,8 +36,9 @@ func (f *feed) run() {
 	pace.InitialInterval, pace.MaxInterval, pace.Multiplier = 250*time.Millisecond, 30*time.Second, 2
 	pace.Reset()
 	for f.ctx.Err() == nil {
+		f.closeLingering()
 		batch, filter := f.due(pace)
-		if len(batch) == 0 || len(f.lingering) >= maxLingering {
+		if len(batch) == 0 || time.Now().Before(f.growsAt()) {
 			f.rest()
 			continue
 		}
@@ -78,6 +79,7 @@ func (f *feed) due(pace *backoff.ExponentialBackOff) ([]*Subscription, mcpclient
 			f.waiting = append(f.waiting, s)
 		}
 	}
+	f.waiting = slices.DeleteFunc(f.waiting, f.isGoneLocked)
 	if len(f.waiting) == 0 {
 		f.apart = false
 		return nil, mcpclient.Filter{}
@@ -114,7 +116,7 @@ func (f *feed) unionLocked(without map[*Subscription]bool) mcpclient.Filter {
 	}
 	for uri, of := range f.byURI {
 		if len(without) == 0 || wantedBy(of, without) {
-			filter.Resources = append(filter.Resources, uri)
+			filter.Resources = append(filter.Resources, uri.Value())
 		}
 	}
 	slices.Sort(filter.Resources)
@@ -149,10 +151,16 @@ func (f *feed) rest() {
 	if len(f.lingering) > 0 {
 		sooner(f.lingering[0].until)
 	}
-	if len(f.lingering) >= maxLingering {
-		wake, ended = nil, nil // nothing can be opened before
-	} else if pausing {
-		sooner(f.retryAt)
+	if pausing {
+		now := time.Now()
+		if grows := f.growsAt(); grows.After(now) {
+			wake, ended = nil, nil // nothing is opened before
+			sooner(grows)
+		} else if f.retryAt.After(now) {
+			sooner(f.retryAt)
+		} else {
+			sooner(now)
+		}
 	}
 	touchEvery := f.touchEvery()
 	if touchEvery > 0 {
@@ -170,10 +178,18 @@ func (f *feed) rest() {
 	case <-f.ctx.Done():
 	case <-timeUp:
 	}
-	f.closeLingering()
 	if touchEvery > 0 && time.Since(f.touched) >= touchEvery {
 		f.touch()
 	}
+}
+
+// growsAt is when the next subscription may be opened; the zero time when
+// little has been replaced lately.
+func (f *feed) growsAt() time.Time {
+	if len(f.lingering) < growAtOnce {
+		return time.Time{}
+	}
+	return f.lingering[len(f.lingering)-1].until.Add(growEvery - linger)
 }
 
 func (f *feed) closeLingering() {
@@ -206,7 +222,7 @@ func (f *feed) touch() {
 // open asks the server for all in filter, which is more than before because of
 // batch, and leaves what was open until the new one is acknowledged.
 func (f *feed) open(batch []*Subscription, filter mcpclient.Filter, pace *backoff.ExponentialBackOff) {
-	u := &upstream{filter: filter, asked: setOf(filter.Resources), began: time.Now()}
+	u := &upstream{filter: filter, uris: handlesOf(filter.Resources), began: time.Now()}
 	sub, err := f.listen(u)
 	if err != nil {
 		f.failed(batch, err, pace)
@@ -354,31 +370,6 @@ func (f *feed) failed(batch []*Subscription, err error, pace *backoff.Exponentia
 		if !passing || !s.told() {
 			f.endLocked(s, err)
 		}
-	}
-}
-
-// refusal is an error of Listen as watchers get it. passing: the same attempt
-// may succeed later.
-func refusal(err error) (_ error, passing bool) {
-	e, ok := errors.AsType[*mcpclient.Error](err)
-	if !ok {
-		return &mcpclient.Error{Kind: mcpclient.KindUnavailable, SafeToRetry: true, Message: "the subscription could not be opened; try again", Err: err}, true
-	}
-	switch e.Kind {
-	case mcpclient.KindUnavailable, mcpclient.KindLost, mcpclient.KindClosed, mcpclient.KindTimeout,
-		mcpclient.KindRateLimited, mcpclient.KindOverloaded, mcpclient.KindTooLarge, mcpclient.KindCanceled:
-		return err, e.RetryAfter != mcpclient.NeverAgain
-	case mcpclient.KindHTTP:
-		switch e.Status {
-		case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-			return &mcpclient.Error{
-				Kind: mcpclient.KindUnsupported, Method: e.Method, Status: e.Status, Sent: e.Sent, Err: err,
-				Message: fmt.Sprintf("the server does not tell of changes: it does not know the method (HTTP %d)", e.Status),
-			}, false
-		}
-		return err, e.Status/100 == 5 || e.Status == http.StatusRequestTimeout
-	default:
-		return err, false
 	}
 }
 

@@ -221,26 +221,6 @@ func TestLessInterestLeavesWhatIsOpen(t *testing.T) {
 	})
 }
 
-func TestManyDifferentResourcesAreAskedForTogether(t *testing.T) {
-	inEras(t, func(t *testing.T, l *lab, s *mcptest.Server) {
-		for i := range 200 {
-			go l.watcher(uris(fmt.Sprintf("db:///%d", i)))
-		}
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		f := l.target("a").feeds.byKey[feedKey{}]
-		if n := len(f.up.agrees); n != 200 {
-			t.Errorf("%d resources are open", n)
-		}
-		if got := s.Count("subscriptions/listen"); got > 2*maxLingering {
-			t.Errorf("%d listens for 200 resources", got)
-		}
-		if got := s.Subscriptions(); s.Era == mcptest.Modern && got != 1 {
-			t.Errorf("%d are open", got)
-		}
-	})
-}
-
 func TestListChangesReachWhoWantsThem(t *testing.T) {
 	inEras(t, func(t *testing.T, l *lab, s *mcptest.Server) {
 		tools, prompts, resources := l.watcher(Interest{Tools: true}), l.watcher(Interest{Prompts: true}), l.watcher(Interest{Resources: true, URIs: []string{"file:///1"}})
@@ -288,63 +268,6 @@ func TestAPartOfAResourceIsToldToWhoWatchesTheWhole(t *testing.T) {
 		f.deliver(f.up, mcpclient.Notification{Method: mcpclient.MethodResourceUpdated})
 		dir.want(News{})
 	})
-}
-
-func TestASlowReaderCostsBoundedMemoryAndSeesTheLastState(t *testing.T) {
-	inEras(t, func(t *testing.T, l *lab, s *mcptest.Server) {
-		slow, quick := l.watcher(uris("file:///1", "file:///2")), l.watcher(uris("file:///1"))
-		time.Sleep(2 * linger)
-		told := 0
-		for i := range 60_000 { // a minute of 1,000 updates/s
-			update(s, fmt.Sprintf("file:///%d", 1+i%2))
-			time.Sleep(time.Millisecond)
-			if news, err := quick.Take(); err != nil || news.Resync {
-				t.Fatal(news, err)
-			} else if len(news.URIs) == 1 {
-				told++
-			}
-		}
-		if told != 30_000 {
-			t.Errorf("a quick reader was told %d of 30000 updates", told)
-		}
-		slow.want(News{URIs: []string{"file:///1", "file:///2"}})
-		update(s, "file:///2")
-		slow.want(News{URIs: []string{"file:///2"}})
-	})
-}
-
-func TestWhatASlowReaderIsOwedIsBounded(t *testing.T) {
-	s := &Subscription{wake: make(chan struct{}, 1), first: make(chan struct{})}
-	for i := range maxPendingURIs {
-		for range 3 {
-			s.markURI(fmt.Sprintf("file:///%d", i), true)
-		}
-	}
-	if news, _ := s.Take(); len(news.URIs) != maxPendingURIs || news.Resync {
-		t.Errorf("%d URIs, resync %v", len(news.URIs), news.Resync)
-	}
-	for i := range maxPendingURIs + 1 {
-		s.markURI(fmt.Sprintf("file:///%d", i), true)
-	}
-	s.mark(func(n *News) *bool { return &n.Tools }) // is part of the resync
-	if news, _ := s.Take(); !cmp.Equal(news, News{Resync: true}) {
-		t.Errorf("got %+v", news)
-	}
-	long := strings.Repeat("x", maxPendingBytes)
-	s.markURI(long, true)
-	s.markURI(long+"y", false)
-	if news, _ := s.Take(); !cmp.Equal(news, News{Resync: true}) {
-		t.Errorf("URIs that the server made up: got %+v", news)
-	}
-	s.markURI("a", true)
-	s.fail(ErrClosed)
-	if news, err := s.Take(); err != nil || len(news.URIs) != 1 {
-		t.Errorf("the last change: %v, %v", news, err)
-	}
-	<-s.wake
-	if _, err := s.Take(); !errors.Is(err, ErrClosed) {
-		t.Errorf("the end: %v", err)
-	}
 }
 
 func TestAfterAGapEverybodyIsToldToLookAgain(t *testing.T) {

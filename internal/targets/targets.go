@@ -9,8 +9,8 @@
 // configuration to transport and clients; gate.go when a connection may be
 // attempted; environ.go what a child process is given; serverlog.go what servers
 // log; watch.go changes of targets; subscribe.go what a watcher of a server's
-// changes gets, subscribe_feed.go what watchers share, subscribe_run.go what is
-// kept open for them.
+// changes gets, subscribe_feed.go what watchers share, subscribe_update.go who is
+// told that a resource changed, subscribe_run.go what is kept open for them.
 package targets
 
 import (
@@ -37,10 +37,9 @@ const maxEagerConnects = 8
 type Deps struct {
 	// Logger receives what happens to targets; nil discards.
 	Logger *slog.Logger
-	// Interceptors, Meta and Headers are handed to every client.
-	Interceptors []mcpclient.Interceptor
-	Meta         mcpclient.MetaSupplier
-	Headers      mcpclient.HeaderSupplier
+	// Instruments makes what watches one target; nil = nothing does. It is called
+	// when a target is built, which may be while another one of its name serves.
+	Instruments func(name string, c *config.Target) Instruments
 	// Version is told to servers when the configuration names none; "" = that
 	// of the module.
 	Version string
@@ -53,6 +52,21 @@ type Deps struct {
 
 	// transport replaces how servers are reached, for tests; nil = as configured.
 	transport func(name string, c *config.Target) (transport.Transport, error)
+}
+
+// Instruments watch a target, and add to what its clients send. The zero value
+// does nothing.
+type Instruments struct {
+	// All but OnQueue are handed to every client; see [mcpclient.Options].
+	Interceptors []mcpclient.Interceptor
+	Meta         mcpclient.MetaSupplier
+	Headers      mcpclient.HeaderSupplier
+	OnConnect    func(context.Context, mcpclient.ConnectAttempt) (context.Context, func(*mcpclient.Server, error))
+	OnWait       func(context.Context) func(attempt context.Context, err error)
+	OnList       func(method string, list *mcpclient.List)
+	OnSessionEnd func(mcpclient.SessionEnd)
+	// OnQueue is handed to the pool; see [pool.Options].OnWait.
+	OnQueue func(context.Context) func(error)
 }
 
 // ErrRequired says that a target must be named because several are configured.

@@ -99,7 +99,7 @@ func TestLegacyOrderIsEnforced(t *testing.T) {
 		{"invented session", request("2", "tools/list"), append(header[:2:2], "Mcp-Session-Id", "x"), 404, "never assigned"},
 		{"initialized twice", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header, 202, "sent twice"},
 		{"cancel of initialize", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, header, 202, "initialize was cancelled"},
-		{"cancel of nothing", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`, header, 202, "never requested"},
+		{"cancel of nothing", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"x"}}`, header, 202, "never requested"},
 		{"unasked response", `{"jsonrpc":"2.0","id":"x","result":{}}`, header, 202, "did not ask"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -114,13 +114,18 @@ func (w *waiter) wait(in *list.List) {
 }
 
 // await returns the lease of a waiter, or why it has none.
-func (p *Pool) await(ctx context.Context, w *waiter) (*Lease, error) {
+func (p *Pool) await(ctx context.Context, w *waiter) (lease *Lease, err error) {
+	if observe := p.opts.OnWait; observe != nil {
+		done := observe(ctx)
+		defer func() { done(err) }()
+	}
 	select {
 	case <-w.ready:
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	m, err := w.member, w.err
+	m := w.member
+	err = w.err
 	if m == nil && err == nil {
 		w.in.Remove(w.place)
 		p.queued--

@@ -252,6 +252,7 @@ func (p *Pool) removeLocked(m *member) {
 
 // endLocked closes a member that nobody uses any more.
 func (p *Pool) endLocked(m *member) {
+	p.counters.ended = p.counters.ended.Add(m.client.Stat())
 	p.work.Go(func() {
 		ctx, cancel := context.WithTimeout(p.lifetime, closeBudget)
 		defer cancel()

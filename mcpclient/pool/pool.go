@@ -96,6 +96,10 @@ type Options struct {
 	Reconnect mcpclient.ReconnectOptions
 	// Lazy connects at the first call instead of at Start.
 	Lazy bool
+	// OnWait, when set, is called when a caller has to wait for a lease, with its
+	// context; done is called when the wait is over, with the error that it ended
+	// with. Both run on the caller's goroutine.
+	OnWait func(ctx context.Context) (done func(err error))
 	// OnChange, when set, is told of every change of the status, in order. It must
 	// not block or call the pool.
 	OnChange func(Status)
@@ -265,6 +269,7 @@ func (p *Pool) end(ctx context.Context) error {
 	for _, g := range p.groups {
 		for _, m := range g.members {
 			m.gone = true
+			p.counters.ended = p.counters.ended.Add(m.client.Stat())
 			clients = append(clients, m.client)
 		}
 		g.members = nil

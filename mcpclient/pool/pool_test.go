@@ -321,3 +321,47 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+func TestWaitsForALeaseAreObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type wait struct {
+			Caller string
+			Took   time.Duration
+			Kind   string
+		}
+		type callerKey struct{}
+		var mu sync.Mutex // guards waits
+		var waits []wait
+		p := newPool(t, Options{MaxInFlight: 1, OnWait: func(ctx context.Context) func(error) {
+			name, _ := ctx.Value(callerKey{}).(string)
+			began := time.Now()
+			return func(err error) {
+				kind := "none"
+				if e, ok := errors.AsType[*mcpclient.Error](err); ok {
+					kind = e.Kind.String()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				waits = append(waits, wait{name, time.Since(began), kind})
+			}
+		}})
+		first := acquire(t, p) // does not wait
+		var callers sync.WaitGroup
+		for name, patience := range map[string]time.Duration{"hurried": time.Second, "patient": time.Minute} {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), callerKey{}, name), patience)
+				defer cancel()
+				if lease, err := p.Acquire(ctx, Request{}); err == nil {
+					lease.Release()
+				}
+			})
+		}
+		time.Sleep(3 * time.Second)
+		first.Release()
+		callers.Wait()
+		want := []wait{{"hurried", time.Second, "timeout"}, {"patient", 3 * time.Second, "none"}}
+		if diff := cmp.Diff(want, waits); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	})
+}

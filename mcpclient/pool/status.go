@@ -66,9 +66,41 @@ type Stat struct {
 	Waits          uint64 // callers so far that had to wait
 	Rejected       uint64 // callers so far that were refused a place
 	Evicted        uint64 // connections so far that ended because nobody used them
+	Breaker        BreakerState
+	Clients        mcpclient.Stat // of all connections so far, added up
 }
 
-type counters struct{ waits, rejected, evicted uint64 }
+// BreakerState says whether the target may be connected to.
+type BreakerState int
+
+const (
+	// BreakerClosed: nothing speaks against it.
+	BreakerClosed BreakerState = iota
+	// BreakerHalfOpen: connecting failed, and the attempt that decides is under
+	// way or due.
+	BreakerHalfOpen
+	// BreakerOpen: connecting failed, and who needs a connection is refused until
+	// the next attempt is due.
+	BreakerOpen
+)
+
+// String returns the state in lower case.
+func (s BreakerState) String() string {
+	switch s {
+	case BreakerClosed:
+		return "closed"
+	case BreakerHalfOpen:
+		return "half_open"
+	case BreakerOpen:
+		return "open"
+	}
+	return "unknown"
+}
+
+type counters struct {
+	waits, rejected, evicted uint64
+	ended                    mcpclient.Stat // of connections that are no more
+}
 
 // Stat returns a snapshot.
 func (p *Pool) Stat() Stat {
@@ -78,6 +110,7 @@ func (p *Pool) Stat() Stat {
 		InFlight: p.inFlight, Queued: p.queued,
 		MaxConnections: p.opts.MaxConnections, MaxInFlight: p.opts.MaxInFlight, MaxQueue: p.opts.MaxQueue,
 		Waits: p.counters.waits, Rejected: p.counters.rejected, Evicted: p.counters.evicted,
+		Breaker: p.breakerLocked(), Clients: p.counters.ended,
 	}
 	keys := make(map[Key]struct{}, len(p.groups))
 	for _, g := range p.groups {
@@ -85,6 +118,7 @@ func (p *Pool) Stat() Stat {
 			keys[g.request.Key] = struct{}{}
 		}
 		for _, m := range g.members {
+			s.Clients = s.Clients.Add(m.client.Stat())
 			if !m.connected() {
 				continue
 			}
@@ -94,8 +128,28 @@ func (p *Pool) Stat() Stat {
 			}
 		}
 	}
+	for m := range p.leaving {
+		s.Clients = s.Clients.Add(m.client.Stat())
+	}
 	s.Keys = len(keys)
 	return s
+}
+
+// breakerLocked is the state of the breaker, or where there is none that of the
+// only connection, whose own pace does.
+func (p *Pool) breakerLocked() BreakerState {
+	until := p.breaker.openUntil()
+	open := !until.IsZero()
+	if p.breaker == nil {
+		until, open = p.status.NextAttempt, p.status.State == StateReconnecting
+	}
+	switch {
+	case !open:
+		return BreakerClosed
+	case time.Now().Before(until):
+		return BreakerOpen
+	}
+	return BreakerHalfOpen
 }
 
 // Status returns a snapshot.

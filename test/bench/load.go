@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	mcpbridgegrpc "github.com/mcpbridge/mcpbridge/test/gen/mcpbridge/v1"
 )
@@ -59,6 +60,10 @@ func load(c *contender, callers int, duration time.Duration) (sample, error) {
 	}
 	defer conn.Close()
 	tools := mcpbridgegrpc.NewToolsServiceClient(conn)
+	ctx := context.Background()
+	if c.parent != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", c.parent)
+	}
 	spin := func(duration time.Duration) ([]time.Duration, error) {
 		times, failures := make([][]time.Duration, callers), make([]error, callers)
 		end := time.Now().Add(duration)
@@ -70,7 +75,7 @@ func load(c *contender, callers int, duration time.Duration) (sample, error) {
 					if began.After(end) {
 						return
 					}
-					if _, failures[i] = tools.CallTool(context.Background(), c.request); failures[i] != nil {
+					if _, failures[i] = tools.CallTool(ctx, c.request); failures[i] != nil {
 						return
 					}
 					times[i] = append(times[i], time.Since(began))

@@ -6,6 +6,9 @@
 //
 // The bridge is called on both of its listeners. The MCP server is a minimal one that answers with JSON (see server.go). Rounds are interleaved and medians are
 // shown, because machines are noisy. Run it with "go run ./bench" in the folder test.
+//
+// With -tracing it measures what tracing costs instead: the bridge without it, with it for callers that are not sampled,
+// and with it for callers that are, spans exported by OTLP. It fails when that is more than the project allows.
 package main
 
 import (
@@ -30,7 +33,7 @@ import (
 
 func main() {
 	run := bench
-	if len(os.Args) == 3 && slices.Contains([]string{"server", "post", "sdk"}, os.Args[1]) {
+	if len(os.Args) == 3 && slices.Contains([]string{"server", "post", "sdk", "collector"}, os.Args[1]) {
 		run = func() error { return serveRole(os.Args[1], os.Args[2]) } // one of the children
 	}
 	if err := run(); err != nil {
@@ -45,6 +48,7 @@ type contender struct {
 	process *process
 	address string
 	request *pb.CallToolRequest
+	parent  string // the traceparent of the calls; "" = none
 	rounds  []sample
 }
 
@@ -54,6 +58,7 @@ func bench() error {
 	callers := flag.Int("callers", 16, "concurrent callers")
 	size := flag.Int("bytes", 1024, "bytes of text echoed")
 	bridge := flag.String("bridge", "", "bridge binary; empty builds ../cmd/bridge")
+	tracing := flag.Bool("tracing", false, "measure the cost of tracing")
 	flag.Parse()
 
 	dir, err := os.MkdirTemp("", "mcpbridge-bench-")
@@ -90,6 +95,9 @@ func bench() error {
 		return err
 	}
 	asText := &pb.CallToolRequest{Name: "echo", ArgumentsJson: new(`{"text":"` + text + `"}`), JsonFormat: pb.JsonFormat_JSON_FORMAT_TEXT}
+	if *tracing {
+		return benchTracing(setting{self: self, bridge: *bridge, config: config, request: asText, text: text, rounds: *rounds, callers: *callers, duration: *duration})
+	}
 	var processes []*process
 	for _, cmd := range []*exec.Cmd{
 		exec.Command(self, "post", url),
@@ -110,22 +118,30 @@ func bench() error {
 		{name: "bridge, Struct", process: processes[2], address: processes[2].address, request: &pb.CallToolRequest{Name: "echo", Arguments: arguments}},
 		{name: "bridge, JSON text, listen.grpc", process: processes[2], address: processes[2].grpc, request: asText},
 	}
+	if err := measure(contenders, text, *rounds, *callers, *duration); err != nil {
+		return err
+	}
+	return report(contenders, *callers, *size)
+}
+
+// measure runs the rounds, in which every contender has its turn.
+func measure(contenders []*contender, text string, rounds, callers int, duration time.Duration) error {
 	for _, c := range contenders {
 		if err := check(c, text); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	for round := range *rounds {
+	for round := range rounds {
 		for _, c := range contenders {
-			s, err := load(c, *callers, *duration)
+			s, err := load(c, callers, duration)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			c.rounds = append(c.rounds, s)
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d done\n", round+1, *rounds)
+		fmt.Fprintf(os.Stderr, "round %d of %d done\n", round+1, rounds)
 	}
-	return report(contenders, *callers, *size)
+	return nil
 }
 
 func report(contenders []*contender, callers, size int) error {

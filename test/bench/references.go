@@ -27,7 +27,11 @@ func serveRole(role, url string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	handler := http.Handler(http.HandlerFunc(serveMCP))
-	if role != "server" {
+	switch role {
+	case "server":
+	case "collector":
+		handler = newCollector()
+	default:
 		call, err := map[string]func(string) (caller, error){"post": post, "sdk": sdk}[role](url)
 		if err != nil {
 			return err

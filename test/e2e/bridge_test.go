@@ -86,6 +86,14 @@ func listen(t *testing.T, cmd *exec.Cmd) *bridge {
 	return &bridge{process: p, addr: printed[1], grpcAddr: cmp.Or(printed[2], printed[1])}
 }
 
+// at is where clients of a protocol connect: grpc, or another one.
+func (b *bridge) at(protocol string) string {
+	if protocol == "grpc" {
+		return b.grpcAddr
+	}
+	return b.addr
+}
+
 // environment adds variables to the bridge's environment.
 func environment(variables ...string) func(map[string]any, *exec.Cmd) {
 	return func(_ map[string]any, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, variables...) }

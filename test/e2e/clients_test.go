@@ -112,9 +112,9 @@ func TestBufCurlWorksByReflectionInEveryProtocol(t *testing.T) {
 		needReal(t, "node, which starts buf, is not on PATH")
 	}
 	b := echoBridge(t)
-	for protocol, addr := range map[string]string{"grpc": b.grpcAddr, "grpcweb": b.addr, "connect": b.addr} {
+	for _, protocol := range []string{"grpc", "grpcweb", "connect"} {
 		t.Run(protocol, func(t *testing.T) {
-			base := "http://" + addr
+			base := "http://" + b.at(protocol)
 			code, out, errOut := run(t, "", buf, "curl", "--protocol", protocol, "-d", `{"name":"echo","arguments":{"text":"`+hello+`"}}`, base+"/mcpbridge.v1.ToolsService/CallTool")
 			if code != 0 || !strings.Contains(out, hello) {
 				t.Errorf("echo: %d %s%s", code, out, errOut)

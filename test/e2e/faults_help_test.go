@@ -56,15 +56,23 @@ func bare(h http.Handler) http.Handler { return h }
 
 // faultScripts are the servers that run as children of the bridge; TestMain serves them.
 var faultScripts = map[string]func() *mcptest.Server{
-	"counter":      counting,
-	"gated":        func() *mcptest.Server { return gated(mcptest.Modern) },
-	"gated-legacy": func() *mcptest.Server { return gated(mcptest.Legacy) },
-	"late":         func() *mcptest.Server { return late(mcptest.Modern) },
-	"late-legacy":  func() *mcptest.Server { return late(mcptest.Legacy) },
-	"process":      ownPID,
-	"silent":       func() *mcptest.Server { return silent(mcptest.Legacy) },
-	"slow":         func() *mcptest.Server { return slowTools(mcptest.Modern) },
-	"stubborn":     stubborn,
+	"counter":          counting,
+	"gated":            func() *mcptest.Server { return gated(mcptest.Modern) },
+	"gated-legacy":     func() *mcptest.Server { return gated(mcptest.Legacy) },
+	"late":             func() *mcptest.Server { return late(mcptest.Modern) },
+	"late-legacy":      func() *mcptest.Server { return late(mcptest.Legacy) },
+	"process":          ownPID,
+	"silent":           func() *mcptest.Server { return silent(mcptest.Legacy) },
+	"slow":             func() *mcptest.Server { return slowTools(mcptest.Modern) },
+	"stubborn":         stubborn,
+	"traceable":        func() *mcptest.Server { return traceable(mcptest.Modern) },
+	"traceable-legacy": func() *mcptest.Server { return traceable(mcptest.Legacy) },
+	"talking":          func() *mcptest.Server { return talking(mcptest.Modern) },
+	"talking-legacy":   func() *mcptest.Server { return talking(mcptest.Legacy) },
+	"deaf":             deaf,
+	"floods":           floods,
+	"again":            again,
+	"foreign":          foreign,
 }
 
 // fakeChild configures a script as a child of the bridge.

@@ -4,8 +4,10 @@ import (
 	"compress/gzip"
 	"encoding/hex"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 
@@ -26,7 +28,7 @@ func collect(t *testing.T) *collector {
 	t.Helper()
 	c := &collector{spans: map[string]*tracepb.Span{}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/traces", c.traces)
+	mux.HandleFunc("POST /v1/traces", c.receive)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	c.url = server.URL
@@ -50,7 +52,31 @@ func (c *collector) find(spanID string) (*tracepb.Span, bool) {
 	return span, ok
 }
 
-func (c *collector) traces(w http.ResponseWriter, r *http.Request) {
+func (c *collector) trace(_ *testing.T, traceID string) []span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var found []span
+	for _, s := range c.spans {
+		if hex.EncodeToString(s.GetTraceId()) == traceID {
+			found = append(found, newSpan(s))
+		}
+	}
+	return found
+}
+
+func (c *collector) traces(_ *testing.T, name string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := map[string]bool{}
+	for _, s := range c.spans {
+		if s.GetName() == name {
+			found[hex.EncodeToString(s.GetTraceId())] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func (c *collector) receive(w http.ResponseWriter, r *http.Request) {
 	var body io.Reader = r.Body
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		unzipped, err := gzip.NewReader(r.Body)

@@ -76,9 +76,13 @@ func callMeta(t *testing.T, tools mcpbridgegrpc.ToolsServiceClient, target strin
 func wantBaggage(t *testing.T, got seen) {
 	t.Helper()
 	baggage, _ := got.Meta["baggage"].(string)
-	if !slices.Equal(slices.Sorted(strings.SplitSeq(baggage, ",")), slices.Sorted(strings.SplitSeq(callerBaggage, ","))) {
+	if !sameMembers(baggage, callerBaggage) {
 		t.Errorf("_meta.baggage is %q, want the members of %q", baggage, callerBaggage)
 	}
+}
+
+func sameMembers(a, b string) bool {
+	return slices.Equal(slices.Sorted(strings.SplitSeq(a, ",")), slices.Sorted(strings.SplitSeq(b, ",")))
 }
 
 func TestWithoutTelemetryTheCallersTraceReachesTheServerUnchanged(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -195,13 +196,19 @@ func needReal(t *testing.T, reason string) {
 	t.Skip("SKIP: " + reason)
 }
 
-// freePort returns a port that was free a moment ago, for servers that cannot choose one themselves.
+// freePort returns a port that was free a moment ago, for servers that cannot choose one themselves. It is below those
+// that systems give to connections and to whoever does not care, so that it stays free.
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 20000 + rand.N(10000)
+		listener, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err != nil {
+			continue
+		}
+		listener.Close()
+		return port
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	t.Fatal("found no free port between 20000 and 30000")
+	return 0
 }

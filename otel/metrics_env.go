@@ -1,0 +1,111 @@
+package bridgeotel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+const (
+	envMetricsExporter = "OTEL_METRICS_EXPORTER"
+	envMetricsEndpoint = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+	envMetricsProtocol = "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"
+)
+
+// metricsSettings is what the environment asks for.
+type metricsSettings struct {
+	disabled    bool // OTEL_SDK_DISABLED
+	export      bool
+	protocol    string // one of the two constants, when export is set
+	endpointSet bool   // false = the protocol's default on localhost
+}
+
+// readMetricsEnv reads and checks the variables; the error names each wrong
+// one. An endpoint alone exports nothing: it is often that of a receiver of
+// traces, which would refuse metrics every minute.
+func readMetricsEnv(getenv func(string) string) (metricsSettings, error) {
+	get := func(name string) string { return strings.TrimSpace(getenv(name)) }
+	var s metricsSettings
+	if strings.EqualFold(get(envDisabled), "true") {
+		s.disabled = true
+		return s, nil
+	}
+	switch exporter := get(envMetricsExporter); strings.ToLower(exporter) {
+	case "", "none":
+		return s, nil
+	case "otlp":
+	case "prometheus":
+		return s, fmt.Errorf("%s: Prometheus scrapes the admin listener; set listen.admin.address (--admin), and use otlp or none here", envMetricsExporter)
+	default:
+		return s, fmt.Errorf("%s: %q is not supported; use otlp or none", envMetricsExporter, exporter)
+	}
+	s.export = true
+	name, endpoint := envMetricsEndpoint, get(envMetricsEndpoint)
+	if endpoint == "" {
+		name, endpoint = envEndpoint, get(envEndpoint)
+	}
+	s.endpointSet = endpoint != ""
+	var err error
+	s.protocol, err = metricsProtocol(get, endpoint)
+	return s, errors.Join(err, checkEndpoint(name, endpoint, s.protocol))
+}
+
+// metricsProtocol chooses the OTLP transport as for traces.
+func metricsProtocol(get func(string) string, endpoint string) (string, error) {
+	for _, name := range []string{envMetricsProtocol, envProtocol} {
+		switch value := get(name); strings.ToLower(value) {
+		case "":
+		case protocolGRPC, protocolHTTPProtobuf:
+			return strings.ToLower(value), nil
+		default:
+			return "", fmt.Errorf("%s: %q is not supported; use %s or %s", name, value, protocolGRPC, protocolHTTPProtobuf)
+		}
+	}
+	if u, err := url.Parse(endpoint); err == nil && u.Port() == portGRPC {
+		return protocolGRPC, nil
+	}
+	return protocolHTTPProtobuf, nil
+}
+
+// newMetricsOTLP builds the exporter, which connects later and reads what else
+// it needs from OTEL_EXPORTER_OTLP_* itself.
+func newMetricsOTLP(ctx context.Context, s metricsSettings) (sdkmetric.Exporter, error) {
+	if s.protocol == protocolGRPC {
+		var options []otlpmetricgrpc.Option
+		if !s.endpointSet {
+			options = append(options, otlpmetricgrpc.WithEndpointURL("http://localhost:4317"))
+		}
+		return otlpmetricgrpc.New(ctx, options...)
+	}
+	var options []otlpmetrichttp.Option
+	if !s.endpointSet {
+		options = append(options, otlpmetrichttp.WithEndpointURL("http://localhost:4318/v1/metrics"))
+	}
+	return otlpmetrichttp.New(ctx, options...)
+}
+
+// metricsExporter tells our logger of failures, not the SDK's process-wide
+// handler. They come at the pace of the export interval.
+type metricsExporter struct {
+	sdkmetric.Exporter
+
+	logger *slog.Logger
+}
+
+// Export fails only when its context has ended, which Shutdown reports.
+func (e *metricsExporter) Export(ctx context.Context, data *metricdata.ResourceMetrics) error {
+	err := e.Exporter.Export(ctx, data)
+	if err == nil || errors.Is(context.Cause(ctx), context.Canceled) {
+		return err
+	}
+	e.logger.WarnContext(ctx, "metrics export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector takes metrics", "error", err)
+	return nil
+}

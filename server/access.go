@@ -1,0 +1,142 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect/v2"
+	"connectrpc.com/connect/v2/connectproto"
+	"golang.org/x/time/rate"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+)
+
+// AccessLog says which calls have a line in the log at level Info. All others
+// have it at level Debug.
+type AccessLog int
+
+const (
+	// AccessOff: none.
+	AccessOff AccessLog = iota
+	// AccessSampled: every call that failed, and up to ten others a second; the
+	// next line says how many were left out.
+	AccessSampled
+	// AccessOn: every call.
+	AccessOn
+)
+
+// maxCauseBytes bounds what a line says of a cause, which may repeat a text of
+// the server of any length.
+const maxCauseBytes = 2048
+
+// sampledPerSecond is how many successful calls a second have a line.
+const sampledPerSecond = 10
+
+// Outcome is what is told of a call that is over.
+type Outcome struct {
+	// Procedure is the path of the method, such as
+	// "/mcpbridge.v1.ToolsService/CallTool"; "" for one that does not exist.
+	Procedure string
+	// Target is the one that answered; "" when several did, or none.
+	Target string
+	// Reason is that of ErrorInfo; "" for success.
+	Reason string
+}
+
+// access writes the access log.
+type access struct {
+	mode    AccessLog
+	log     *slog.Logger
+	limit   *rate.Limiter
+	leftOut atomic.Int64 // lines since the last one
+}
+
+func newAccess(mode AccessLog, log *slog.Logger) *access {
+	return &access{mode: mode, log: log, limit: rate.NewLimiter(sampledPerSecond, sampledPerSecond)}
+}
+
+// level decides about one call. Probes and questions about the API come every
+// few seconds and are no use of it.
+func (a *access) level(procedure string, failed bool) slog.Level {
+	switch {
+	case strings.HasPrefix(procedure, "/grpc."):
+	case a.mode == AccessOn, a.mode == AccessSampled && (failed || a.limit.Allow()):
+		return slog.LevelInfo
+	case a.mode == AccessSampled:
+		a.leftOut.Add(1)
+	}
+	return slog.LevelDebug
+}
+
+// write writes a line; a visible one says how many there are not.
+func (a *access) write(ctx context.Context, level slog.Level, attrs []slog.Attr) {
+	if !a.log.Enabled(ctx, level) {
+		return
+	}
+	if level == slog.LevelInfo {
+		if n := a.leftOut.Swap(0); n > 0 {
+			attrs = append(attrs, slog.Int64("left_out", n))
+		}
+	}
+	a.log.LogAttrs(ctx, level, "call", attrs...)
+}
+
+// close says what no later line will.
+func (a *access) close(ctx context.Context) {
+	if n := a.leftOut.Swap(0); n > 0 {
+		a.log.LogAttrs(ctx, slog.LevelInfo, "calls since the last line", slog.Int64("left_out", n))
+	}
+}
+
+// ended tells of a call that is over.
+func (s *Server) ended(ctx context.Context, spec connect.Spec, info *connect.CallInfo, err error, took time.Duration) {
+	done := Outcome{Procedure: spec.Procedure, Target: info.ResponseHeader().Get(HeaderTarget)}
+	if err != nil {
+		done.Reason = reasonOf(err)
+	}
+	if s.opts.Observe != nil {
+		s.opts.Observe(ctx, done)
+	}
+	level := s.access.level(spec.Procedure, err != nil)
+	if !s.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("procedure", spec.Procedure),
+		slog.String("protocol", info.Protocol),
+		slog.String("codec", info.Codec),
+		slog.String("peer", PeerFrom(ctx).Addr),
+		slog.String("target", done.Target),
+		slog.Duration("took", took),
+		slog.Int("request_bytes", info.ReceiveStats.Size),
+		slog.Int("response_bytes", info.SendStats.Size),
+	}
+	code := "ok"
+	if err != nil {
+		code = connect.CodeOf(err).String()
+		attrs = append(attrs, slog.String("reason", done.Reason), slog.String("error", err.Error()))
+		// An RPC error shows what the caller sees; its cause is for the log.
+		if cause := errors.Unwrap(err); cause != nil {
+			attrs = append(attrs, slog.String("cause", cut(cause.Error(), maxCauseBytes)))
+		}
+	}
+	s.access.write(ctx, level, append(attrs, slog.String("code", code)))
+}
+
+// reasonOf is the reason in the details of an error; "" if it has none.
+func reasonOf(err error) string {
+	rpc, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return ""
+	}
+	for _, d := range rpc.Details() {
+		message, err := connectproto.UnmarshalErrorDetail(d)
+		if info, ok := message.(*errdetails.ErrorInfo); ok && err == nil {
+			return info.GetReason()
+		}
+	}
+	return ""
+}
