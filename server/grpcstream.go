@@ -162,7 +162,7 @@ func tooLarge() error {
 // unpack decompresses a message.
 func (s *grpcStream) unpack(data mem.BufferSlice) ([]byte, error) {
 	packed := data.Reader()
-	defer packed.Close()
+	defer func() { _ = packed.Close() }() // frees its buffers, without fail
 	var plain bytes.Buffer
 	unpacked, err := encoding.GetCompressor(gzipName).Decompress(packed)
 	if err == nil {
@@ -185,7 +185,7 @@ func (s *grpcStream) decode(data mem.BufferSlice, msg any) error {
 		err = codec.UnmarshalOptions.Unmarshal(data[0].ReadOnlyData(), message)
 	} else {
 		pieces := data.Reader()
-		defer pieces.Close()
+		defer func() { _ = pieces.Close() }() // as above
 		err = s.codec.UnmarshalRead(s.ctx, pieces, msg)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ type sample struct {
 }
 
 func dial(c *contender) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+c.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return grpc.NewClient("passthrough:///"+cmp.Or(c.address, c.process.address), grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 // check makes one call and looks at its answer.

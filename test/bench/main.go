@@ -46,7 +46,7 @@ func main() {
 type contender struct {
 	name    string
 	process *process
-	address string
+	address string // "" = that of the process
 	request *pb.CallToolRequest
 	parent  string // the traceparent of the calls; "" = none
 	rounds  []sample
@@ -112,10 +112,10 @@ func bench() error {
 		processes = append(processes, p)
 	}
 	contenders := []*contender{
-		{name: "post (floor)", process: processes[0], address: processes[0].address, request: asText},
-		{name: "sdk", process: processes[1], address: processes[1].address, request: asText},
-		{name: "bridge, JSON text", process: processes[2], address: processes[2].address, request: asText},
-		{name: "bridge, Struct", process: processes[2], address: processes[2].address, request: &pb.CallToolRequest{Name: "echo", Arguments: arguments}},
+		{name: "post (floor)", process: processes[0], request: asText},
+		{name: "sdk", process: processes[1], request: asText},
+		{name: "bridge, JSON text", process: processes[2], request: asText},
+		{name: "bridge, Struct", process: processes[2], request: &pb.CallToolRequest{Name: "echo", Arguments: arguments}},
 		{name: "bridge, JSON text, listen.grpc", process: processes[2], address: processes[2].grpc, request: asText},
 	}
 	if err := measure(contenders, text, *rounds, *callers, *duration); err != nil {
