@@ -371,7 +371,8 @@ func (s *grpcStream) end() {
 }
 
 // encoded is a message as its codec writes it: into one piece of memory, which
-// the transport sends from.
+// the transport sends from. grpc-go's pools would hold 1 MiB for one of 40 KiB
+// that waits for its caller.
 type encoded []byte
 
 // Grow makes room for n bytes.
