@@ -55,6 +55,10 @@ test-zoo: ## Drive the client against many real MCP servers
 chaos: ## Disturb the servers of a bridge under load for some minutes (Linux)
 	cd test && $(GO) run ./chaos
 
+.PHONY: test-jaeger
+test-jaeger: ## Look at traces through a real Jaeger; builds one the first time, which takes minutes
+	binary=$$(test/jaeger/setup.sh) && cd test && JAEGER_BIN="$$binary" $(GO) test -v -count=1 -timeout 10m -run Jaeger ./e2e
+
 .PHONY: test-docker
 test-docker: ## Build the image, run it and check its behaviour and size
 	test/docker/run.sh
@@ -75,6 +79,10 @@ bench: ## Measure the CPU per call beside a bare POST and the official SDK
 .PHONY: bench-client
 bench-client: ## Measure the client's CPU and allocations beside the official SDK's (Linux)
 	cd test && $(GO) run ./clientbench
+
+.PHONY: bench-tracing
+bench-tracing: ## Measure what tracing costs a call, unsampled and exported (Linux)
+	cd test && $(GO) run ./bench -tracing -rounds 11
 
 .PHONY: bench-watchers
 bench-watchers: ## Measure the memory of ten thousand idle watches (Linux)

@@ -215,6 +215,7 @@ type question struct {
 	id        jsonrpc.ID
 	method    string
 	params    jsontext.Value
+	version   string          // of the connection
 	ctx       context.Context //nolint:containedctx // the question's own
 	cancel    context.CancelFunc
 	cancelled bool // the server withdrew it: no answer goes out; guarded by link.mu

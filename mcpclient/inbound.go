@@ -121,7 +121,7 @@ func (c *Client) answer(l *link, in transport.Inbound) {
 		}
 		return
 	}
-	q := &question{id: m.ID, method: m.Method, params: m.Params.Clone()}
+	q := &question{id: m.ID, method: m.Method, params: m.Params.Clone(), version: version}
 	if q.method == methodPing { // outside of every cap: the server asks whether we live
 		c.answerFreely(func() {
 			c.tellRequest(q.method, q.params)
@@ -167,6 +167,7 @@ func (c *Client) tellRequest(method string, params jsontext.Value) {
 func (c *Client) work(q *question) []byte {
 	var result jsontext.Value
 	err := errors.New("the handler panicked")
+	done := c.observeRequest(q)
 	c.guard(q.method, func() {
 		handler := c.opts.Handlers.Request[q.method]
 		switch {
@@ -178,6 +179,7 @@ func (c *Client) work(q *question) []byte {
 			result, err = c.answerInput(q.ctx, q.method, q.params)
 		}
 	})
+	done(err)
 	if errors.Is(err, errCallEnds) {
 		return nil
 	}

@@ -2,7 +2,12 @@ package mcpclient
 
 import (
 	"context"
+	"errors"
 	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 )
 
 // ConnectAttempt is one attempt to connect, see [Options].OnConnect.
@@ -11,6 +16,24 @@ type ConnectAttempt struct {
 	Number int
 	// Again is true when there was a connection before.
 	Again bool
+}
+
+// InboundRequest is a request of a legacy server, see [Options].OnRequest.
+type InboundRequest struct {
+	Method string
+	ID     jsonrpc.ID
+	Params jsontext.Value // nil = none
+	// ProtocolVersion is what the connection speaks.
+	ProtocolVersion string
+}
+
+// Meta returns the members of params._meta, without those that are null.
+func (r *InboundRequest) Meta() *Meta {
+	var meta Meta
+	if object := lookup(r.Params, []string{"_meta"}); object.Kind() == '{' {
+		_ = meta.setObject(object) // what was read before an error stays
+	}
+	return &meta
 }
 
 // Trail ties together the requests of one operation: its attempts, the rounds
@@ -67,6 +90,24 @@ func (c *Client) observeConnect(ctx context.Context, a *attempt) (inside context
 			return
 		}
 		tell(s.server, nil)
+	}
+}
+
+// observeRequest tells OnRequest of a question that is about to be answered, and
+// gives it its context.
+func (c *Client) observeRequest(q *question) (done func(error)) {
+	observe := c.opts.OnRequest
+	if observe == nil {
+		return func(error) {}
+	}
+	r := InboundRequest{Method: q.method, ID: q.id, Params: q.params, ProtocolVersion: q.version}
+	var tell func(error)
+	q.ctx, tell = observe(q.ctx, r)
+	return func(err error) {
+		if errors.Is(err, errCallEnds) {
+			err = context.Canceled
+		}
+		tell(err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
@@ -224,5 +225,43 @@ func TestInterceptorsLearnWhenASubscriptionIsAcknowledged(t *testing.T) {
 		synctest.Wait()
 		j.want(t, "acknowledged")
 		wantOpen(t, sub)
+	})
+}
+
+func TestRequestsOfAServerAreObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		s := features(mcptest.Legacy)
+		ask := func(ctx context.Context, r *mcptest.Request) (any, error) {
+			if _, err := r.Ask(ctx, "elicitation/create", map[string]any{"message": "Who?", "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}, "_meta": map[string]any{"traceparent": "x"}}); err != nil {
+				return nil, err
+			}
+			return mcptest.Text("done"), nil
+		}
+		s.Tools = append(s.Tools, mcptest.Tool{Name: "ask", Call: ask})
+		c := overHTTP(t, s, mcpclient.Options{
+			Capabilities: mcpclient.Capabilities{ElicitationForm: true},
+			OnRequest: func(ctx context.Context, r mcpclient.InboundRequest) (context.Context, func(error)) {
+				j.add("%s of %v, _meta %s, for %v", r.Method, r.ProtocolVersion, r.Meta().GetString("traceparent"), ctx.Value(insideKey{}))
+				return context.WithValue(ctx, insideKey{}, "the question"), func(err error) { j.add("%s answered: %v", r.Method, err) }
+			},
+		})
+		caller := context.WithValue(t.Context(), insideKey{}, "a caller")
+		answer := func(ctx context.Context, _ string, _ jsontext.Value) (jsontext.Value, error) {
+			j.add("asked inside %v", ctx.Value(insideKey{}))
+			return jsontext.Value(`{"action":"accept","content":{}}`), nil
+		}
+		if _, err := c.CallTool(caller, "ask", nil, &mcpclient.CallOptions{Answer: answer}); err != nil {
+			t.Fatal(err)
+		}
+		j.want(t, "elicitation/create of 2025-11-25, _meta x, for a caller", "asked inside the question", "elicitation/create answered: <nil>")
+
+		if _, err := s.Ask(t.Context(), "roots/list", nil); err == nil {
+			t.Error("a client without roots told some")
+		}
+		if _, err := s.Ask(t.Context(), "ping", nil); err != nil {
+			t.Error(err)
+		}
+		j.want(t, "roots/list of 2025-11-25, _meta , for <nil>", "roots/list answered: JSON-RPC error -32601: Roots not supported")
 	})
 }

@@ -99,6 +99,13 @@ type Options struct {
 	// with the context that OnConnect returned for the attempt, nil if it did not,
 	// and the error that the wait ended with.
 	OnWait func(ctx context.Context) (done func(attempt context.Context, err error))
+	// OnRequest, when set, is called when a request of a legacy server, other than
+	// ping, is about to be answered, with a context that has the values of the
+	// caller whose call it belongs to, if it does. The answer is made in the context
+	// that OnRequest returns, which must be inside; done is called when it is there,
+	// with the error that the server gets instead, or with context.Canceled if the
+	// call ended first.
+	OnRequest func(ctx context.Context, r InboundRequest) (inside context.Context, done func(error))
 	// OnState, when set, is told of every change of [Status].State, in order,
 	// from the client's own goroutine. It must not block or call the client.
 	OnState func(Status)

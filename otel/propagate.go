@@ -64,8 +64,7 @@ func linkCaller(ctx context.Context, current trace.SpanContext, meta *mcpclient.
 	if _, ok := meta.Get(mcpclient.MetaTraceparent); !ok {
 		return
 	}
-	named := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), metaCarrier{meta}))
-	if named.IsValid() && named.TraceID() != current.TraceID() {
+	if named := namedIn(meta); named.IsValid() && named.TraceID() != current.TraceID() {
 		span.AddLink(trace.Link{SpanContext: named})
 	}
 }

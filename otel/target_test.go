@@ -153,7 +153,7 @@ func TestWaitsAreSpansOfTheCallThatWaits(t *testing.T) {
 
 func TestWithoutSDKNothingIsObserved(t *testing.T) {
 	target := switchedOff(t).Target(TargetOptions{Name: "weather"})
-	if target.OnConnect() != nil || target.OnWait() != nil || target.OnQueue() != nil {
+	if target.OnConnect() != nil || target.OnWait() != nil || target.OnQueue() != nil || target.OnRequest() != nil {
 		t.Error("there are hooks that would cost something")
 	}
 }

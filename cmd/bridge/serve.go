@@ -209,7 +209,7 @@ func instruments(telemetry *bridgeotel.Telemetry, metrics *bridgeotel.Metrics) f
 		return targets.Instruments{
 			Interceptors: []mcpclient.Interceptor{traces.Interceptor(), measured.Interceptor()},
 			Meta:         traces.Meta(), Headers: traces.Headers(),
-			OnConnect: traces.OnConnect(), OnWait: traces.OnWait(), OnQueue: traces.OnQueue(),
+			OnConnect: traces.OnConnect(), OnWait: traces.OnWait(), OnQueue: traces.OnQueue(), OnRequest: traces.OnRequest(),
 			OnList: measured.OnList(), OnSessionEnd: measured.OnSessionEnd(),
 		}
 	}

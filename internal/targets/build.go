@@ -41,7 +41,7 @@ func (b *builder) build(name string, c *config.Target) (*Target, error) {
 		watch = b.deps.Instruments(name, c)
 	}
 	opts.Interceptors, opts.Meta, opts.Headers = watch.Interceptors, watch.Meta, watch.Headers
-	opts.OnConnect, opts.OnWait = watch.OnConnect, watch.OnWait
+	opts.OnConnect, opts.OnWait, opts.OnRequest = watch.OnConnect, watch.OnWait, watch.OnRequest
 	opts.OnList, opts.OnSessionEnd = watch.OnList, watch.OnSessionEnd
 	if c.ServerLogLevel != config.ServerLogNone {
 		opts.Handlers.Log = serverLog(opts.Logger, t.redact)

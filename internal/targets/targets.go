@@ -63,6 +63,7 @@ type Instruments struct {
 	Headers      mcpclient.HeaderSupplier
 	OnConnect    func(context.Context, mcpclient.ConnectAttempt) (context.Context, func(*mcpclient.Server, error))
 	OnWait       func(context.Context) func(attempt context.Context, err error)
+	OnRequest    func(context.Context, mcpclient.InboundRequest) (context.Context, func(error))
 	OnList       func(method string, list *mcpclient.List)
 	OnSessionEnd func(mcpclient.SessionEnd)
 	// OnQueue is handed to the pool; see [pool.Options].OnWait.

@@ -67,6 +67,8 @@ var faultScripts = map[string]func() *mcptest.Server{
 	"stubborn":         stubborn,
 	"traceable":        func() *mcptest.Server { return traceable(mcptest.Modern) },
 	"traceable-legacy": func() *mcptest.Server { return traceable(mcptest.Legacy) },
+	"inquiring":        func() *mcptest.Server { return inquiring(mcptest.Modern) },
+	"inquiring-legacy": func() *mcptest.Server { return inquiring(mcptest.Legacy) },
 	"talking":          func() *mcptest.Server { return talking(mcptest.Modern) },
 	"talking-legacy":   func() *mcptest.Server { return talking(mcptest.Legacy) },
 	"deaf":             deaf,
