@@ -142,8 +142,8 @@ func durationBuckets() []float64 {
 	return []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 }
 
-// Enabled reports whether anything is measured.
-func (m *Metrics) Enabled() bool { return m.sdk != nil }
+// Enabled reports whether anything is measured; nothing is by a nil m.
+func (m *Metrics) Enabled() bool { return m != nil && m.sdk != nil }
 
 // Handler answers scrapes in Prometheus' text format, or in OpenMetrics with
 // exemplars for those who accept it; nil without MetricsOptions.Prometheus, and

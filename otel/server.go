@@ -20,6 +20,9 @@ import (
 // seconds and reach no MCP server. The calls are measured, too; nil = they are
 // not.
 func (t *Telemetry) ServerInterceptors(metrics *Metrics) ([]connect.ServerInterceptor, error) {
+	if t.sdk == nil && !metrics.Enabled() {
+		return []connect.ServerInterceptor{joinContextHeaders, t.extract}, nil
+	}
 	options := []otelconnect.Option{
 		otelconnect.WithPropagator(headerPropagator{t.propagator}),
 		otelconnect.WithTracerProvider(t.provider),
@@ -34,6 +37,29 @@ func (t *Telemetry) ServerInterceptors(metrics *Metrics) ([]connect.ServerInterc
 		return nil, fmt.Errorf("RPC tracing: %w", err)
 	}
 	return []connect.ServerInterceptor{joinContextHeaders, interceptor}, nil
+}
+
+// extract puts the caller's context into ctx, where there is nothing to record.
+func (t *Telemetry) extract(next connect.ServerFunc) connect.ServerFunc {
+	propagator := headerPropagator{t.propagator}
+	return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
+		if info, ok := connect.CallInfoForServerContext(ctx); ok && isTraced(ctx, spec) {
+			ctx = propagator.Extract(ctx, rpcCarrier{info.RequestHeader()})
+		}
+		return next(ctx, spec, stream)
+	}
+}
+
+// rpcCarrier is the metadata of an RPC.
+type rpcCarrier struct{ *connect.Header }
+
+// Keys returns the names of all metadata.
+func (c rpcCarrier) Keys() []string {
+	keys := make([]string, 0, c.Len())
+	for key := range c.All() {
+		keys = append(keys, key)
+	}
+	return keys
 }
 
 // joinContextHeaders makes one value of several tracestate or baggage headers,

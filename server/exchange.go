@@ -49,6 +49,7 @@ type exchange struct {
 	writeExpired bool
 	bare         int // status of an answer without text, held back; 0 = none
 	answered     bool
+	buffered     bool // net/http may hold back a part of the answer
 }
 
 var (
@@ -214,6 +215,9 @@ func (x *exchange) Flush() {
 	x.startWrite()
 	_ = x.control.Flush() // an error shows at the next write
 	x.endWrite()
+	x.mu.Lock()
+	x.buffered = false
+	x.mu.Unlock()
 }
 
 // Unwrap is for [http.ResponseController].
@@ -227,7 +231,7 @@ func (x *exchange) writeLimit() time.Time {
 func (x *exchange) startWrite() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.writeBy = x.writeLimit()
+	x.writeBy, x.buffered = x.writeLimit(), true
 	if d := time.Until(x.writeBy); x.writing == nil {
 		x.writing = time.AfterFunc(d, x.expireWrite)
 	} else {
@@ -272,7 +276,7 @@ func (x *exchange) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.limitDrain()
-	if !x.writeExpired {
+	if !x.writeExpired && (x.http1 || x.buffered || !x.answered) { // on HTTP/2 trailers alone wait for nobody
 		_ = x.control.SetWriteDeadline(x.writeLimit())
 	}
 	x.over = true

@@ -69,6 +69,7 @@ func (r *router) complete(server *connect.Server) {
 
 // ServeHTTP puts the peer into the context and finds the procedure.
 func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	growStack()
 	start := time.Now()
 	route, known := r.procedures[req.URL.Path]
 	timeout, refused := preflight(req, known && route.stream == connect.StreamTypeUnary)
@@ -205,3 +206,16 @@ func (r *router) record(ctx context.Context, req *http.Request, start time.Time,
 		slog.String("reason", string(why)), slog.String("error", text), slog.String("code", code.String()),
 	})
 }
+
+// growStack makes room for a whole call at once, while there is little to move:
+// HTTP/2 runs each call on a new goroutine, whose small stack would be copied
+// several times on the way down.
+//
+//go:noinline
+func growStack() {
+	var room [10 << 10]byte
+	touch(&room)
+}
+
+//go:noinline
+func touch(*[10 << 10]byte) {}
