@@ -92,6 +92,7 @@ func interruptible(ctx context.Context, _ *tap.Info) (context.Context, error) {
 
 // serve is the handler of every call.
 func (f *grpcFront) serve(_ any, wire grpc.ServerStream) (err error) {
+	growStack()
 	start := time.Now()
 	f.running.Add(1)
 	defer f.ended()
