@@ -39,6 +39,7 @@ test-unit: ## Run the unit tests with the race detector
 test-e2e: ## Run the end-to-end tests against real MCP servers
 	test/setup.sh
 	cd test && $(GO) test -v -count=1 -timeout 15m ./... 2>&1 | { grep -E -v '^ *(=== |--- PASS)' || true; }
+	cd test && BRIDGE_LISTENER=grpc $(GO) test -v -count=1 -timeout 15m ./e2e 2>&1 | { grep -E -v '^ *(=== |--- PASS)' || true; }
 
 .PHONY: conformance
 conformance: ## Run the client through the official conformance suite (Linux, amd64)

@@ -265,7 +265,7 @@ func TestACallersDeadlineEndsTheCall(t *testing.T) {
 	server := shop(mcptest.Modern)
 	server.Tools[0].Call = mcptest.Silence()
 	b := one(t, server).ready()
-	for _, protocol := range []string{overGRPC, overGRPCWeb, overConnect} {
+	for _, protocol := range []string{overGRPC, overFastGRPC, overGRPCWeb, overConnect} {
 		t.Run(protocol, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()

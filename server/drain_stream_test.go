@@ -70,7 +70,7 @@ func TestQuestionsAreAnsweredWhileTheServerShutsDown(t *testing.T) {
 }
 
 func TestACallWithoutItsFirstMessageDoesNotHoldTheShutdown(t *testing.T) {
-	for _, protocol := range []string{overGRPC, overConnect} {
+	for _, protocol := range []string{overGRPC, overFastGRPC, overConnect} {
 		t.Run(protocol, func(t *testing.T) {
 			b := one(t, asker(mcptest.Modern)).ready()
 			d := b.interactive(t.Context(), protocol)

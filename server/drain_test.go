@@ -47,7 +47,7 @@ func refused(addr string) bool {
 }
 
 func TestCallsInFlightFinishWhileTheServerShutsDown(t *testing.T) {
-	for _, protocol := range []string{overGRPC, overGRPCWeb, overConnectJSON} {
+	for _, protocol := range []string{overGRPC, overFastGRPC, overGRPCWeb, overConnectJSON} {
 		t.Run(protocol, func(t *testing.T) {
 			gate := make(chan struct{})
 			server := shop(mcptest.Modern)
@@ -84,7 +84,7 @@ func TestCallsInFlightFinishWhileTheServerShutsDown(t *testing.T) {
 }
 
 func TestShutdownIsBounded(t *testing.T) {
-	for _, protocol := range []string{overGRPC, overConnectJSON} {
+	for _, protocol := range []string{overGRPC, overFastGRPC, overConnectJSON} {
 		t.Run(protocol, func(t *testing.T) {
 			server := shop(mcptest.Modern)
 			server.Tools[0].Call = mcptest.Silence()
@@ -109,7 +109,7 @@ func TestShutdownIsBounded(t *testing.T) {
 }
 
 func TestHealthWatchesEndWhenTheServerShutsDown(t *testing.T) {
-	for _, protocol := range []string{overGRPC, overGRPCWeb, overConnect} {
+	for _, protocol := range []string{overGRPC, overFastGRPC, overGRPCWeb, overConnect} {
 		t.Run(protocol, func(t *testing.T) {
 			b := one(t, shop(mcptest.Modern)).ready()
 			next, err := b.health(protocol).watch(t.Context(), "")
@@ -132,18 +132,22 @@ func TestHealthWatchesEndWhenTheServerShutsDown(t *testing.T) {
 }
 
 func TestAnIdleReflectionStreamDoesNotHoldTheShutdown(t *testing.T) {
-	b := one(t, shop(mcptest.Modern)).ready()
-	stream := grpcreflect.NewClient(b.client(overGRPC)).NewStream(t.Context())
-	if _, err := stream.ListServices(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if err := b.Shutdown(ctx); err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
-	if err := stream.Close(); connect.CodeOf(err) != connect.CodeUnavailable {
-		t.Errorf("the stream ended with %v, want unavailable", err)
+	for _, protocol := range listenersForGRPC() {
+		t.Run(protocol, func(t *testing.T) {
+			b := one(t, shop(mcptest.Modern)).ready()
+			stream := grpcreflect.NewClient(b.client(protocol)).NewStream(t.Context())
+			if _, err := stream.ListServices(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			if err := b.Shutdown(ctx); err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+			if err := stream.Close(); connect.CodeOf(err) != connect.CodeUnavailable {
+				t.Errorf("the stream ended with %v, want unavailable", err)
+			}
+		})
 	}
 }
 

@@ -195,7 +195,7 @@ func (s scope) classify(ctx context.Context, err error) *failure {
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return &failure{reason: reasonTimeout, message: s.about("the caller's deadline passed before the answer came"), cause: err}
+		return s.late(err)
 	case errors.Is(err, context.Canceled):
 		return s.canceled(ctx, err, false)
 	}
@@ -214,7 +214,15 @@ func (s scope) canceled(ctx context.Context, err error, sent bool) *failure {
 	default:
 		return draining()
 	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) { // grpc-go cancels at the deadline
+		return s.late(err)
+	}
 	return &failure{reason: reasonCanceled, message: s.about("the caller canceled the call"), cause: err}
+}
+
+// late is a call whose caller does not wait any longer.
+func (s scope) late(err error) *failure {
+	return &failure{reason: reasonTimeout, message: s.about("the caller's deadline passed before the answer came"), cause: err}
 }
 
 // faulty is a fault of this side, of which the caller is told no more.

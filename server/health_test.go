@@ -36,7 +36,7 @@ func TestHealthOfTheBridgeAndOfItsTargets(t *testing.T) {
 	if err := lease.Client().Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, protocol := range []string{overGRPC, overGRPCWeb, overConnect} {
+	for _, protocol := range []string{overGRPC, overFastGRPC, overGRPCWeb, overConnect} {
 		health := b.health(protocol)
 		for service, want := range map[string]protoreflect.EnumNumber{
 			"": healthServing, "mcpbridge.v1.ToolsService": healthServing, "grpc.health.v1.Health": healthServing,

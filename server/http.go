@@ -32,8 +32,8 @@ type route struct {
 	stream  connect.StreamType
 }
 
-func newRouter(o *Options, a *access) *router {
-	return &router{procedures: map[string]*route{}, errors: connecthttp.NewErrorWriter(), limits: o.limits, access: a, observe: o.Observe, refusals: newRefusals(o)}
+func newRouter(o *Options, a *access, refused *refusals) *router {
+	return &router{procedures: map[string]*route{}, errors: connecthttp.NewErrorWriter(), limits: o.limits, access: a, observe: o.Observe, refusals: refused}
 }
 
 // Handle is called by connecthttp.Mount. Its subtree patterns, for unknown
@@ -111,7 +111,7 @@ func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *router) unknown(x *exchange, req *http.Request, start time.Time) {
 	service, method, isProcedure := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	if isProcedure && service != "" && method != "" && !strings.Contains(method, "/") && req.Method == http.MethodPost && r.errors.IsSupported(plain(req)) {
-		r.refuse(x, req, start, refuse(reasonMethodNotSupported, fmt.Sprintf("this bridge does not serve %s; gRPC reflection lists what it serves", quote(service+"/"+method))))
+		r.refuse(x, req, start, notServed(req.URL.Path))
 		return
 	}
 	x.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -121,6 +121,11 @@ func (r *router) unknown(x *exchange, req *http.Request, start time.Time) {
 		_, _ = x.Write([]byte(r.help)) // an error here means that the caller has gone
 	}
 	r.record(req.Context(), req, start, connect.CodeNotFound, reasonMethodNotSupported, "nothing is served at this path")
+}
+
+// notServed is the failure of a call to a procedure that there is not.
+func notServed(procedure string) *failure {
+	return refuse(reasonMethodNotSupported, fmt.Sprintf("this bridge does not serve %s; gRPC reflection lists what it serves", quote(strings.TrimPrefix(procedure, "/"))))
 }
 
 // refuse answers in the caller's protocol.

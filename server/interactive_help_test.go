@@ -225,7 +225,7 @@ func (d *dialogue) wantError(code connect.Code, reason reason, field string, nam
 func bothEras(t *testing.T, test func(t *testing.T, b *bridge, server *mcptest.Server, protocol string)) {
 	t.Helper()
 	for name, era := range eras {
-		for _, protocol := range []string{overGRPC, overConnect} {
+		for _, protocol := range []string{overGRPC, overFastGRPC, overConnect} {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				server := asker(era)
 				test(t, one(t, server).ready(), server, protocol)

@@ -103,7 +103,7 @@ func TestAnAnswerThatCrossesTheOutcomeDoesNoHarm(t *testing.T) {
 		return mcptest.Text("done"), nil
 	})
 	b := one(t, server).ready()
-	for _, protocol := range []string{overGRPC, overConnect} {
+	for _, protocol := range []string{overGRPC, overFastGRPC, overConnect} {
 		for range 50 {
 			d := b.begin(t.Context(), protocol, everything())
 			d.want("ask 1 roots/list")

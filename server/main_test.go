@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,7 +34,9 @@ type bridge struct {
 	t      *testing.T
 	url    string
 	addr   string
+	fast   string     // address of the listener that is for gRPC alone
 	served chan error // what Serve returned
+	ended  chan error // what ServeGRPC returned
 	set    *targets.Set
 	cfg    *config.Config // of set, to be changed and reloaded
 	logs   *logBuffer
@@ -68,7 +71,7 @@ type targetConfig struct {
 // here.
 func start(t *testing.T, opts Options, configs map[string]targetConfig) *bridge {
 	t.Helper()
-	b := &bridge{t: t, served: make(chan error, 1), logs: &logBuffer{}}
+	b := &bridge{t: t, served: make(chan error, 1), ended: make(chan error, 1), logs: &logBuffer{}}
 	cfg := config.Default()
 	for name, c := range configs {
 		target := config.NewTarget(config.TransportStreamableHTTP)
@@ -98,24 +101,32 @@ func start(t *testing.T, opts Options, configs map[string]targetConfig) *bridge 
 	if b.Server, err = New(opts); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.addr = l.Addr().String()
+	l, fast := loopback(t), loopback(t)
+	b.addr, b.fast = l.Addr().String(), fast.Addr().String()
 	b.url = "http://" + b.addr
 	go func() { b.served <- b.Serve(l) }()
+	go func() { b.ended <- b.ServeGRPC(fast) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := b.Shutdown(ctx); err != nil {
 			t.Errorf("shut down: %v", err)
 		}
-		if err := <-b.served; err != nil {
+		if err := errors.Join(<-b.served, <-b.ended); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
 	return b
+}
+
+// loopback listens on a port of this machine.
+func loopback(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // one is start with a single target, "shop".
@@ -144,6 +155,7 @@ func (b *bridge) ready() *bridge {
 // The ways to call the bridge.
 const (
 	overGRPC        = "gRPC"
+	overFastGRPC    = "gRPC on its own listener"
 	overGRPCWeb     = "gRPC-Web over HTTP/1.1"
 	overConnect     = "Connect over h2c"
 	overConnectJSON = "Connect JSON over HTTP/1.1"
@@ -151,22 +163,27 @@ const (
 )
 
 func protocols() []string {
-	return []string{overGRPC, overGRPCWeb, overConnect, overConnectJSON, overConnectGet}
+	return []string{overGRPC, overFastGRPC, overGRPCWeb, overConnect, overConnectJSON, overConnectGet}
 }
 
-// client returns a client of one protocol.
-func (b *bridge) client(protocol string) *connect.Client {
+// client returns a client of one protocol, with more options.
+func (b *bridge) client(protocol string, more ...connecthttp.Option) *connect.Client {
 	b.t.Helper()
-	h2 := protocol == overGRPC || protocol == overConnect
 	options := map[string][]connecthttp.Option{
 		overGRPC:        {connecthttp.WithGRPC()},
+		overFastGRPC:    {connecthttp.WithGRPC()},
 		overGRPCWeb:     {connecthttp.WithGRPCWeb()},
 		overConnect:     nil,
 		overConnectJSON: {connecthttp.WithProtoJSON()},
 		overConnectGet:  {connecthttp.WithHTTPGet()},
 	}[protocol]
-	options = append(options, connecthttp.WithReadMaxBytes(64<<20))
-	return connect.NewClient(connecthttp.NewTransport(httpClient(b.t, h2), b.url, options...))
+	options = append(append(options, connecthttp.WithReadMaxBytes(64<<20)), more...)
+	url := b.url
+	if protocol == overFastGRPC {
+		url = "http://" + b.fast
+	}
+	h2 := protocol == overGRPC || protocol == overFastGRPC || protocol == overConnect
+	return connect.NewClient(connecthttp.NewTransport(httpClient(b.t, h2), url, options...))
 }
 
 // httpClient speaks HTTP/1.1 or h2c; its connections are closed at the end.

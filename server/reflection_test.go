@@ -17,7 +17,14 @@ import (
 
 func TestReflectionListsAndDescribesEveryService(t *testing.T) {
 	b := one(t, shop(mcptest.Modern))
-	stream := grpcreflect.NewClient(b.client(overGRPC)).NewStream(t.Context())
+	for _, protocol := range listenersForGRPC() {
+		t.Run(protocol, func(t *testing.T) { checkReflection(t, b.client(protocol)) })
+	}
+}
+
+func checkReflection(t *testing.T, client *connect.Client) {
+	t.Helper()
+	stream := grpcreflect.NewClient(client).NewStream(t.Context())
 	defer func() {
 		if err := stream.Close(); err != nil {
 			t.Error(err)

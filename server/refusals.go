@@ -46,22 +46,32 @@ func newRefusals(o *Options) *refusals {
 // trace header. answer writes and records the error; its context has the call's
 // trace.
 func (r *refusals) run(w http.ResponseWriter, req *http.Request, procedure string, err *connect.Error, answer func(ctx context.Context)) {
-	if procedure == "" {
-		procedure = unknownProcedure
-	}
-	info := &connect.CallInfo{Spec: connect.Spec{Procedure: procedure}, Protocol: protocolOf(req, true).name(), PeerAddr: req.RemoteAddr}
+	info := &connect.CallInfo{Protocol: protocolOf(req, true).name(), PeerAddr: req.RemoteAddr}
 	for name, values := range req.Header {
 		info.RequestHeader().SetValues(name, values)
 	}
-	job := &refusedCall{err: err, answer: func(ctx context.Context) {
-		if r.traceID != nil {
-			if id := r.traceID(ctx); id != "" {
-				w.Header().Set(HeaderTraceID, id)
-			}
+	r.pass(req.Context(), info, procedure, err, func(ctx context.Context, trace string) {
+		if trace != "" {
+			w.Header().Set(HeaderTraceID, trace)
 		}
 		answer(ctx)
+	})
+}
+
+// pass is run for any listener; trace is the trace header, "" for none.
+func (r *refusals) pass(ctx context.Context, info *connect.CallInfo, procedure string, err *connect.Error, answer func(ctx context.Context, trace string)) {
+	if procedure == "" {
+		procedure = unknownProcedure
+	}
+	info.Spec = connect.Spec{Procedure: procedure}
+	job := &refusedCall{err: err, answer: func(ctx context.Context) {
+		trace := ""
+		if r.traceID != nil {
+			trace = r.traceID(ctx)
+		}
+		answer(ctx, trace)
 	}}
-	ctx := context.WithValue(context.WithoutCancel(req.Context()), refusedKey{}, job)
+	ctx = context.WithValue(context.WithoutCancel(ctx), refusedKey{}, job)
 	_ = r.chain.Call(ctx, procedure, info, noStream{}) // the error is the one that was answered
 	if job.answer != nil {                             // an interceptor went its own way; the caller must hear something
 		job.answer(ctx)

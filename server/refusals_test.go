@@ -94,3 +94,45 @@ func TestARefusalIsAnsweredWhateverAnInterceptorDoes(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatTheFastListenerRefusesIsSeenToo(t *testing.T) {
+	const lists = "/mcpbridge.v1.ToolsService/ListTools"
+	var seen []string
+	telemetry := func(next connect.ServerFunc) connect.ServerFunc {
+		return func(ctx context.Context, spec connect.Spec, stream connect.ServerStream) error {
+			info, _ := connect.CallInfoForServerContext(ctx)
+			err := next(ctx, spec, stream)
+			seen = append(seen, fmt.Sprintf("%s %s %s %v", spec.Procedure, info.Protocol, info.RequestHeader().Get("traceparent"), connect.CodeOf(err)))
+			return err
+		}
+	}
+	var observed []Outcome
+	b := start(t, Options{
+		Interceptors: []connect.ServerInterceptor{telemetry},
+		TraceID:      func(context.Context) string { return "trace-1" },
+		Observe:      func(_ context.Context, o Outcome) { observed = append(observed, o) },
+	}, map[string]targetConfig{"shop": {server: shop(mcptest.Modern)}})
+	for _, contentType := range []string{"application/grpc", "application/grpc+thrift"} {
+		for _, procedure := range []string{"/shop.v1.Other/Do", lists} {
+			if contentType == "application/grpc" && procedure == lists {
+				continue // a call
+			}
+			res, _ := b.exchangeGRPC(overFastGRPC, procedure, map[string]string{"Content-Type": contentType, "Traceparent": "the caller"}, strings.NewReader(frame(0, "")))
+			if got := res.Header.Get(HeaderTraceID); got != "trace-1" {
+				t.Errorf("%s: %q", HeaderTraceID, got)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"/_OTHER grpc the caller unimplemented", "/_OTHER grpc the caller unimplemented", lists + " grpc the caller invalid_argument"}, seen); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	unknown := Outcome{Reason: string(reasonMethodNotSupported)}
+	if diff := cmp.Diff([]Outcome{unknown, unknown, {Procedure: lists, Reason: string(reasonInvalidParams)}}, observed); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	for _, want := range []string{"procedure=/shop.v1.Other/Do", "protocol=grpc", "reason=METHOD_NOT_SUPPORTED", "code=unimplemented"} {
+		if !strings.Contains(b.logs.String(), want) {
+			t.Errorf("the log does not hold %s:\n%s", want, b.logs)
+		}
+	}
+}

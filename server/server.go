@@ -95,6 +95,7 @@ type Server struct {
 	rpc     *connect.Server
 	handler http.Handler
 	http    *http.Server
+	grpc    *grpcFront
 
 	// draining ends when a shutdown begins, forced when its time ran out.
 	draining, forced context.Context //nolint:containedctx // lifetimes of the server
@@ -154,15 +155,18 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 
-	routes := newRouter(&s.opts, s.access)
+	codecs := []connect.Codec{connectproto.NewBinaryCodec(), &jsonCodec{}}
+	refused := newRefusals(&s.opts)
+	routes := newRouter(&s.opts, s.access, refused)
 	connecthttp.Mount(routes, s.rpc,
-		connecthttp.WithCodecs(connectproto.NewBinaryCodec(), &jsonCodec{}),
+		connecthttp.WithCodecs(codecs...),
 		connecthttp.WithReadMaxBytes(opts.MaxRequestBytes),
 		connecthttp.WithCompressMinBytes(compressMinBytes),
 	)
 	routes.complete(s.rpc)
 	s.handler = routes
 	s.http = s.newHTTPServer()
+	s.grpc = newGRPCFront(s.forced, s.rpc, codecs, &s.opts, s.access, refused)
 	return s, nil
 }
 
@@ -201,13 +205,14 @@ func (s *Server) Serve(l net.Listener) error {
 
 // Shutdown ends the server: health turns to NOT_SERVING, listeners close,
 // callers are told to go elsewhere, watches end with UNAVAILABLE and calls in
-// flight finish, those with a stream as well. When ctx ends first, the rest is cancelled and the
-// connections are closed, at most 250 ms later; the error is then ctx's.
+// flight finish, those with a stream as well. When ctx ends first, the rest is
+// cancelled and the connections are closed, at most half a second later; the
+// error is then ctx's.
 // Calling it again has no further effect.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.beginDrain()
 	defer s.access.close(ctx)
-	err := s.http.Shutdown(ctx)
+	err := s.finish(ctx)
 	if err == nil {
 		s.force(errForced)
 		return nil
@@ -216,8 +221,16 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.force(errForced)
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), forcedGrace)
 	defer cancel()
-	if s.http.Shutdown(grace) != nil {
+	if s.finish(grace) != nil {
 		_ = s.http.Close() // closes what is left; its error is about connections nobody needs
+		s.grpc.close()
 	}
 	return fmt.Errorf("shut down: %w", err)
+}
+
+// finish lets both listeners finish until ctx ends.
+func (s *Server) finish(ctx context.Context) error {
+	fast := make(chan error, 1)
+	go func() { fast <- s.grpc.shutdown(ctx) }()
+	return cmp.Or(s.http.Shutdown(ctx), <-fast)
 }

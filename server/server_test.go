@@ -93,7 +93,7 @@ func TestOtherPathsSayWhatThePortServes(t *testing.T) {
 func TestUnknownProceduresAreUnimplementedInTheCallersProtocol(t *testing.T) {
 	b := one(t, shop(mcptest.Modern))
 	for _, procedure := range []string{"/mcpbridge.v1.ToolsService/Nope", "/shop.v1.Other/Do"} {
-		for _, protocol := range []string{overGRPC, overGRPCWeb, overConnect, overConnectJSON} {
+		for _, protocol := range []string{overGRPC, overFastGRPC, overGRPCWeb, overConnect, overConnectJSON} {
 			spec := connect.Spec{StreamType: connect.StreamTypeUnary, Procedure: procedure}
 			err := b.client(protocol).CallUnary(t.Context(), spec, &emptypb.Empty{}, &emptypb.Empty{})
 			wantError(t, err, connect.CodeUnimplemented, reasonMethodNotSupported, strings.TrimPrefix(procedure, "/"), "reflection")
@@ -131,8 +131,7 @@ func TestARequestOverTheLimitNamesItsSetting(t *testing.T) {
 			wantError(t, err, connect.CodeResourceExhausted, reasonTooLarge, "listen.max_request_bytes", "10000")
 		})
 		t.Run(protocol+"/gzip", func(t *testing.T) {
-			transport := connecthttp.NewTransport(httpClient(t, protocol == overGRPC || protocol == overConnect), b.url, connecthttp.WithSendGzip())
-			_, err := mcpbridgev1connect.NewToolsServiceClient(connect.NewClient(transport)).CallTool(t.Context(), big)
+			_, err := mcpbridgev1connect.NewToolsServiceClient(b.client(protocol, connecthttp.WithSendGzip())).CallTool(t.Context(), big)
 			wantError(t, err, connect.CodeResourceExhausted, reasonTooLarge, "listen.max_request_bytes")
 		})
 	}

@@ -24,7 +24,9 @@ import (
 var eras = map[string]mcptest.Era{"modern": mcptest.Modern, "legacy": mcptest.Legacy}
 
 // streaming are the ways to call a method that streams to the caller.
-func streaming() []string { return []string{overGRPC, overGRPCWeb, overConnect, overConnectJSON} }
+func streaming() []string {
+	return []string{overGRPC, overFastGRPC, overGRPCWeb, overConnect, overConnectJSON}
+}
 
 // tooled is a server with one tool, "work", that may log.
 func tooled(era mcptest.Era, call mcptest.Handler) *mcptest.Server {

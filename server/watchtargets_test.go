@@ -82,7 +82,7 @@ func (w *targetWatch) want(events ...string) {
 }
 
 func TestTargetsAreWatched(t *testing.T) {
-	for _, protocol := range []string{overGRPC, overGRPCWeb, overConnect, overConnectJSON} {
+	for _, protocol := range []string{overGRPC, overFastGRPC, overGRPCWeb, overConnect, overConnectJSON} {
 		t.Run(protocol, func(t *testing.T) {
 			b := start(t, Options{}, map[string]targetConfig{"a": {server: shop(mcptest.Legacy)}, "b": {server: shop(mcptest.Legacy)}}).ready()
 			live := b.cfg.Targets["a"].URL

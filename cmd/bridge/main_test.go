@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,8 @@ func TestAUsersMistakesAreNamed(t *testing.T) {
 		"an unset variable":        {[]string{"serve", "--config", file("env.yaml", "targets:\n  a:\n    url: http://x/${BRIDGE_TEST_UNSET}\n")}, []string{"BRIDGE_TEST_UNSET", "3:"}},
 		"an open address":          {[]string{"serve", "--config", valid, "--listen", "0.0.0.0:0"}, []string{"0.0.0.0:0", "insecure"}},
 		"an address in use or bad": {[]string{"serve", "--config", valid, "--listen", "127.0.0.1:99999"}, []string{"listen.address"}},
+		"an open gRPC address":     {[]string{"serve", "--config", file("open.yaml", "listen: {grpc: '0.0.0.0:0'}\ntargets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")}, []string{"listen.grpc", "0.0.0.0:0", "insecure"}},
+		"a gRPC address in use":    {[]string{"serve", "--config", file("twice.yaml", "listen: {address: '127.0.0.1:0', grpc: '"+taken(t)+"'}\ntargets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")}, []string{"listen.grpc", "in use"}},
 		"a bad admin address":      {[]string{"serve", "--config", valid, "--admin", "127.0.0.1:99999"}, []string{"listen.admin.address"}},
 		"an open admin address":    {[]string{"serve", "--config", valid, "--admin", ":0"}, []string{"listen.admin.insecure"}},
 		"the same name twice":      {[]string{"serve", "--demo", "--config", file("demo.yaml", "targets: {demo: {url: \"http://127.0.0.1:1/\"}}\n")}, []string{"--demo", "rename"}},
@@ -63,20 +66,31 @@ func TestAUsersMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// taken is an address that something listens at.
+func taken(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
 func TestServeEndsCleanlyWhenAskedTo(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var stderr bytes.Buffer
 	out := &firstLine{line: make(chan string, 1)}
 	ended := make(chan int, 1)
 	config := filepath.Join(t.TempDir(), "bridge.yaml")
-	if err := os.WriteFile(config, []byte("targets: {dead: {url: \"http://127.0.0.1:1/mcp\"}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("listen: {grpc: '127.0.0.1:0'}\ntargets: {dead: {url: \"http://127.0.0.1:1/mcp\"}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		ended <- run(ctx, []string{"serve", "--config", config, "--listen", "127.0.0.1:0"}, out, &stderr)
 	}()
 	line := <-out.line
-	if !strings.Contains(line, "http://127.0.0.1:") || !strings.Contains(line, "buf curl") {
+	if !strings.Contains(line, "http://127.0.0.1:") || !strings.Contains(line, "gRPC alone on 127.0.0.1:") || !strings.Contains(line, "buf curl") {
 		t.Errorf("the first line is %q", line)
 	}
 	stop()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -166,20 +165,21 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 		return err
 	}
 	defer stopAdmin()
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", cfg.Listen.Address)
+	listeners, err := listen(ctx, cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("cannot listen at %s (listen.address): %w", cfg.Listen.Address, err)
+		return err
 	}
 
 	set.Start()
 	r.set, r.level, r.log = set, level, log
 	stopReloading := r.start(ctx)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(listener) }()
+	served := make(chan error, 2)
+	go func() { served <- srv.Serve(listeners.all) }()
+	if listeners.grpc != nil {
+		go func() { served <- srv.ServeGRPC(listeners.grpc) }()
+	}
 	adm.SetState(admin.StateServing)
-	base := "http://" + listener.Addr().String()
-	if _, err := fmt.Fprintf(stdout, "bridge listens on %s; try: buf curl %s/mcpbridge.v1.ToolsService/ListTools\n", base, base); err != nil {
+	if _, err := io.WriteString(stdout, listeners.String()); err != nil {
 		log.WarnContext(ctx, "the address could not be printed", "error", err)
 	}
 

@@ -22,6 +22,10 @@ type Listen struct {
 	// cleartext HTTP/2. An empty host means every interface. Port 0 picks one.
 	Address string `yaml:"address"`
 
+	// GRPC is HOST:PORT for gRPC alone over cleartext HTTP/2, which costs less
+	// there. Empty means no such listener.
+	GRPC string `yaml:"grpc"`
+
 	// MaxRequestBytes bounds one request message of a caller. Never zero.
 	MaxRequestBytes Size `yaml:"max_request_bytes"`
 

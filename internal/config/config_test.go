@@ -70,17 +70,22 @@ func TestOnlyLoopbackAddressesAreSafe(t *testing.T) {
 		cfg := Default()
 		cfg.Targets["t"] = NewTarget(TransportAuto)
 		cfg.Targets["t"].URL = "http://h"
-		cfg.Listen.Address = address
-		err := cfg.Validate()
-		if safe != (err == nil) {
-			t.Errorf("%s: %v", address, err)
-		}
-		if !safe && !strings.Contains(err.Error(), "can be reached from other machines") {
-			t.Errorf("%s: %v", address, err)
-		}
-		cfg.Listen.Insecure = true
-		if err := cfg.Validate(); err != nil {
-			t.Errorf("%s, insecure: %v", address, err)
+		cfg.Listen.Address = "127.0.0.1:9"
+		for key, setting := range map[string]*string{"listen.address": &cfg.Listen.Address, "listen.grpc": &cfg.Listen.GRPC} {
+			before := *setting
+			*setting, cfg.Listen.Insecure = address, false
+			err := cfg.Validate()
+			if safe != (err == nil) {
+				t.Errorf("%s %s: %v", key, address, err)
+			}
+			if !safe && (!strings.Contains(err.Error(), "can be reached from other machines") || !strings.Contains(err.Error(), key)) {
+				t.Errorf("%s %s: %v", key, address, err)
+			}
+			cfg.Listen.Insecure = true
+			if err := cfg.Validate(); err != nil {
+				t.Errorf("%s %s, insecure: %v", key, address, err)
+			}
+			*setting = before
 		}
 		cfg.Listen = Listen{Address: "127.0.0.1:1", MaxRequestBytes: 1, Insecure: true, Admin: Admin{Address: address}}
 		if err := cfg.Validate(); safe != (err == nil) || !safe && !strings.Contains(err.Error(), "listen.admin.insecure") {

@@ -13,6 +13,7 @@ import (
 // config checks every value of c and the combinations inside one target.
 func (r *report) config(c *Config) {
 	r.address("listen.address", c.Listen.Address)
+	r.grpc(&c.Listen)
 	r.admin(&c.Listen)
 	r.positive("listen.max_request_bytes", int64(c.Listen.MaxRequestBytes), "16MiB")
 	oneOf(r, "log.level", c.Log.Level, logLevels())
@@ -49,6 +50,20 @@ func (r *report) address(key, address string) {
 	}
 }
 
+func (r *report) grpc(l *Listen) {
+	const key = "listen.grpc"
+	switch {
+	case l.GRPC == "":
+		return
+	case same(l.GRPC, l.Address):
+		r.add(key, "is that of listen.address, which takes gRPC as well; this listener needs one of its own, such as 127.0.0.1:8081")
+	}
+	r.address(key, l.GRPC)
+}
+
+// same reports whether two listeners want the same address.
+func same(a, b string) bool { return a == b && !strings.HasSuffix(a, ":0") }
+
 func (r *report) admin(l *Listen) {
 	const key = "listen.admin"
 	switch {
@@ -57,8 +72,10 @@ func (r *report) admin(l *Listen) {
 			r.add(key+".pprof", "is served by the admin listener only; set %s.address, such as 127.0.0.1:9464", key)
 		}
 		return
-	case l.Admin.Address == l.Address && !strings.HasSuffix(l.Address, ":0"):
+	case same(l.Admin.Address, l.Address):
 		r.add(key+".address", "is that of listen.address; the admin listener needs one of its own, such as 127.0.0.1:9464")
+	case same(l.Admin.Address, l.GRPC):
+		r.add(key+".address", "is that of listen.grpc; the admin listener needs one of its own, such as 127.0.0.1:9464")
 	}
 	r.address(key+".address", l.Admin.Address)
 }
@@ -66,9 +83,11 @@ func (r *report) admin(l *Listen) {
 // safeAddresses refuses addresses that other machines reach, because the
 // listeners have neither TLS nor authentication.
 func (r *report) safeAddresses(l *Listen) {
-	if !l.Insecure && isExposed(l.Address) {
-		r.add("listen.address", "%s can be reached from other machines, and the listener has no TLS and no authentication; "+
-			"listen on 127.0.0.1, or set listen.insecure to true (--insecure) where something else protects it", l.Address)
+	for _, at := range []struct{ key, address string }{{"listen.address", l.Address}, {"listen.grpc", l.GRPC}} {
+		if !l.Insecure && isExposed(at.address) {
+			r.add(at.key, "%s can be reached from other machines, and the listener has no TLS and no authentication; "+
+				"listen on 127.0.0.1, or set listen.insecure to true (--insecure) where something else protects it", at.address)
+		}
 	}
 	if !l.Admin.Insecure && l.Admin.Address != "" && isExposed(l.Admin.Address) {
 		r.add("listen.admin.address", "%s can be reached from other machines, and the listener has no TLS and no authentication; "+

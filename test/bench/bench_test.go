@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // TestEveryCellYieldsNumbersAndRightAnswers runs the whole of bench-full, with next to no load. Each answer is checked
 // by the load itself. No ratio is: a machine that runs tests has other things to do.
 func TestEveryCellYieldsNumbersAndRightAnswers(t *testing.T) {
-	r := runner{rounds: 1, duration: 20 * time.Millisecond, settle: 50 * time.Millisecond, targets: 20, watches: 50, connections: 5, most: 2}
+	r := runner{fast: true, rounds: 1, duration: 20 * time.Millisecond, settle: 50 * time.Millisecond, targets: 20, watches: 50, connections: 5, most: 2}
 	if err := r.prepare(true); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestEveryCellYieldsNumbersAndRightAnswers(t *testing.T) {
 		return
 	}
 	for _, goal := range medians(results).goals() {
-		if math.IsNaN(goal.measured) && !strings.Contains(goal.what, "listen.grpc") {
+		if math.IsNaN(goal.measured) {
 			t.Errorf("there is no figure for the goal %q", goal.what)
 		}
 	}

@@ -54,7 +54,7 @@ func bench(ctx context.Context) error {
 	flag.IntVar(&r.rounds, "rounds", 5, "measurements of each row")
 	flag.DurationVar(&r.duration, "duration", time.Second, "length of one measurement")
 	flag.DurationVar(&r.settle, "settle", 30*time.Second, "wait before the memory of what is idle is measured; the runtime collects an idle heap every two minutes")
-	flag.BoolVar(&r.fast, "grpc", false, "measure listen.grpc, too")
+	flag.BoolVar(&r.fast, "grpc", true, "measure listen.grpc, too")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; see -help", flag.Arg(0))

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -25,11 +26,16 @@ import (
 // bridge is a running bridge.
 type bridge struct {
 	*process
-	addr string // 127.0.0.1:PORT
+	addr     string // 127.0.0.1:PORT
+	grpcAddr string // the same, where the tests' gRPC clients connect; see grpcListener
 }
 
+// grpcListener is "grpc" when gRPC clients are to connect to the listener that is for gRPC alone (listen.grpc), not to
+// the one that serves every protocol.
+var grpcListener = os.Getenv("BRIDGE_LISTENER")
+
 // address finds where the bridge listens in what it prints.
-var address = regexp.MustCompile(`listens on http://(127\.0\.0\.1:[0-9]+)`)
+var address = regexp.MustCompile(`listens on http://(127\.0\.0\.1:[0-9]+)(?:, and for gRPC alone on (127\.0\.0\.1:[0-9]+))?`)
 
 // serve starts a bridge with these targets and waits until it listens. Options change the configuration or the
 // environment.
@@ -41,6 +47,13 @@ func serve(t *testing.T, targets map[string]target, options ...func(config map[s
 	cmd.Env = cleanEnv()
 	for _, option := range options {
 		option(config, cmd)
+	}
+	if grpcListener == "grpc" {
+		where, _ := config["listen"].(map[string]any)
+		if where == nil {
+			where = map[string]any{}
+		}
+		where["grpc"], config["listen"] = "127.0.0.1:0", where
 	}
 	raw, err := json.Marshal(config) // JSON is YAML
 	if err != nil {
@@ -69,7 +82,16 @@ func listen(t *testing.T, cmd *exec.Cmd) *bridge {
 			t.Error("the bridge has a data race or panicked; see its output")
 		}
 	})
-	return &bridge{process: p, addr: p.waitOutput(t, address)[1]}
+	printed := p.waitOutput(t, address)
+	return &bridge{process: p, addr: printed[1], grpcAddr: cmp.Or(printed[2], printed[1])}
+}
+
+// at is where clients of a protocol connect: grpc, or another one.
+func (b *bridge) at(protocol string) string {
+	if protocol == "grpc" {
+		return b.grpcAddr
+	}
+	return b.addr
 }
 
 // environment adds variables to the bridge's environment.
@@ -107,15 +129,15 @@ func (b *bridge) clients(t *testing.T, options ...connecthttp.Option) clients {
 	transport := &http.Transport{Protocols: protocols}
 	t.Cleanup(transport.CloseIdleConnections)
 	if len(options) == 0 {
-		options = append(options, connecthttp.WithGRPC())
+		return clientsOver(transport, b.grpcAddr, connecthttp.WithGRPC())
 	}
-	return b.clientsOver(transport, options...)
+	return clientsOver(transport, b.addr, options...)
 }
 
-// clientsOver calls the bridge by way of an HTTP transport.
-func (b *bridge) clientsOver(transport *http.Transport, options ...connecthttp.Option) clients {
+// clientsOver calls the bridge at an address by way of an HTTP transport.
+func clientsOver(transport *http.Transport, address string, options ...connecthttp.Option) clients {
 	options = append(options, connecthttp.WithReadMaxBytes(64<<20))
-	client := connect.NewClient(connecthttp.NewTransport(&http.Client{Transport: transport}, "http://"+b.addr, options...))
+	client := connect.NewClient(connecthttp.NewTransport(&http.Client{Transport: transport}, "http://"+address, options...))
 	return clients{
 		tools:      mcpbridgev1connect.NewToolsServiceClient(client),
 		resources:  mcpbridgev1connect.NewResourcesServiceClient(client),
@@ -129,7 +151,7 @@ func (b *bridge) clientsOver(transport *http.Transport, options ...connecthttp.O
 // grpc dials the bridge with grpc-go.
 func (b *bridge) grpc(t *testing.T) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+b.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///"+b.grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func echoBridge(t *testing.T) *bridge {
 func TestGeneratedConnectClientsWorkInEveryProtocol(t *testing.T) {
 	b := echoBridge(t)
 	for name, options := range map[string][]connecthttp.Option{
-		"gRPC":              {connecthttp.WithGRPC()},
+		"gRPC":              nil,
 		"gRPC-Web":          {connecthttp.WithGRPCWeb()},
 		"Connect":           {connecthttp.WithSendGzip()},
 		"Connect with JSON": {connecthttp.WithProtoJSON()},
@@ -79,25 +79,25 @@ func TestGrpcurlWorksByReflection(t *testing.T) {
 		needReal(t, "grpcurl is not installed; run test/setup.sh")
 	}
 	b := echoBridge(t)
-	code, out, errOut := run(t, "", grpcurl, "-plaintext", b.addr, "list")
+	code, out, errOut := run(t, "", grpcurl, "-plaintext", b.grpcAddr, "list")
 	for _, service := range []string{"mcpbridge.v1.ToolsService", "mcpbridge.v1.HealthService", "grpc.health.v1.Health"} {
 		if code != 0 || !strings.Contains(out, service) {
 			t.Errorf("list does not name %s: %d %s%s", service, code, out, errOut)
 		}
 	}
-	code, out, errOut = run(t, "", grpcurl, "-plaintext", b.addr, "describe", "mcpbridge.v1.CallToolRequest")
+	code, out, errOut = run(t, "", grpcurl, "-plaintext", b.grpcAddr, "describe", "mcpbridge.v1.CallToolRequest")
 	if code != 0 || !strings.Contains(out, "arguments_json") {
 		t.Errorf("describe: %d %s%s", code, out, errOut)
 	}
-	code, out, errOut = run(t, "", grpcurl, "-plaintext", "-d", `{"name":"echo","arguments":{"text":"`+hello+`"}}`, b.addr, "mcpbridge.v1.ToolsService/CallTool")
+	code, out, errOut = run(t, "", grpcurl, "-plaintext", "-d", `{"name":"echo","arguments":{"text":"`+hello+`"}}`, b.grpcAddr, "mcpbridge.v1.ToolsService/CallTool")
 	if code != 0 || !strings.Contains(out, hello) {
 		t.Errorf("echo: %d %s%s", code, out, errOut)
 	}
-	code, out, errOut = run(t, "", grpcurl, "-plaintext", "-d", `{"name":"nothing"}`, b.addr, "mcpbridge.v1.ToolsService/CallTool")
+	code, out, errOut = run(t, "", grpcurl, "-plaintext", "-d", `{"name":"nothing"}`, b.grpcAddr, "mcpbridge.v1.ToolsService/CallTool")
 	if code != 64+int(codes.NotFound) || !strings.Contains(errOut, "TOOL_NOT_FOUND") || !strings.Contains(errOut, "JsonRpcError") {
 		t.Errorf("unknown tool: %d %s%s", code, out, errOut)
 	}
-	code, out, errOut = run(t, "", grpcurl, "-plaintext", "-d", `{"service":"target/one"}`, b.addr, "grpc.health.v1.Health/Check")
+	code, out, errOut = run(t, "", grpcurl, "-plaintext", "-d", `{"service":"target/one"}`, b.grpcAddr, "grpc.health.v1.Health/Check")
 	if code != 0 || !strings.Contains(out, `"SERVING"`) {
 		t.Errorf("health: %d %s%s", code, out, errOut)
 	}
@@ -111,9 +111,10 @@ func TestBufCurlWorksByReflectionInEveryProtocol(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		needReal(t, "node, which starts buf, is not on PATH")
 	}
-	base := "http://" + echoBridge(t).addr
+	b := echoBridge(t)
 	for _, protocol := range []string{"grpc", "grpcweb", "connect"} {
 		t.Run(protocol, func(t *testing.T) {
+			base := "http://" + b.at(protocol)
 			code, out, errOut := run(t, "", buf, "curl", "--protocol", protocol, "-d", `{"name":"echo","arguments":{"text":"`+hello+`"}}`, base+"/mcpbridge.v1.ToolsService/CallTool")
 			if code != 0 || !strings.Contains(out, hello) {
 				t.Errorf("echo: %d %s%s", code, out, errOut)
@@ -124,7 +125,7 @@ func TestBufCurlWorksByReflectionInEveryProtocol(t *testing.T) {
 			}
 		})
 	}
-	code, out, errOut := run(t, "", buf, "curl", "--list-methods", base)
+	code, out, errOut := run(t, "", buf, "curl", "--list-methods", "http://"+b.addr)
 	if code != 0 || !strings.Contains(out, "mcpbridge.v1.PromptsService/GetPrompt") {
 		t.Errorf("--list-methods: %d %s%s", code, out, errOut)
 	}

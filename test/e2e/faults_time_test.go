@@ -168,7 +168,7 @@ func TestFault31ACallOf35SecondsPassesWithGrpcKeepalive(t *testing.T) {
 	t.Parallel()
 	targets := slowTargets(t)
 	b := serve(t, targets)
-	conn, err := grpc.NewClient("passthrough:///"+b.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///"+b.grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}))
 	if err != nil {
 		t.Fatal(err)

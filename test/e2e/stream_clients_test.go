@@ -60,7 +60,7 @@ func connectES(t *testing.T, b *bridge, protocol, httpVersion string, rpcs ...st
 	if _, err := os.Stat(cacheDir("npm", "node_modules", "@connectrpc", "connect-node")); err != nil {
 		needReal(t, "@connectrpc/connect-node is not installed; run test/setup.sh")
 	}
-	args := []string{"NODE_PACKAGES=" + cacheDir("npm"), node, "testdata/streams.mjs", protocol, httpVersion, "http://" + b.addr, descriptors(t)}
+	args := []string{"NODE_PACKAGES=" + cacheDir("npm"), node, "testdata/streams.mjs", protocol, httpVersion, "http://" + b.at(protocol), descriptors(t)}
 	code, out, errOut := run(t, "", "env", append(args, rpcs...)...)
 	if code != 0 {
 		t.Fatalf("node ended with %d: %s%s", code, out, errOut)
@@ -138,7 +138,7 @@ func bufCurl(t *testing.T, b *bridge, protocol, method string, more ...string) *
 		needReal(t, "node, which starts buf, is not on PATH")
 	}
 	args := append([]string{"curl", "--protocol", protocol, "--http2-prior-knowledge"}, more...)
-	cmd := exec.CommandContext(t.Context(), buf, append(args, "http://"+b.addr+"/mcpbridge.v1.ToolsService/"+method)...)
+	cmd := exec.CommandContext(t.Context(), buf, append(args, "http://"+b.at(protocol)+"/mcpbridge.v1.ToolsService/"+method)...)
 	cmd.Env = append(os.Environ(), "BUF_CACHE_DIR="+cacheDir("buf"))
 	return cmd
 }

@@ -59,7 +59,7 @@ func TestServerStreamsWorkOverEveryProtocol(t *testing.T) {
 	http1 := &http.Transport{}
 	t.Cleanup(http1.CloseIdleConnections)
 	over1 := func(options ...connecthttp.Option) clients {
-		return b.clientsOver(http1, options...)
+		return clientsOver(http1, b.addr, options...)
 	}
 	for name, c := range map[string]clients{
 		"gRPC":                   b.clients(t),
