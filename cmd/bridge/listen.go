@@ -16,12 +16,12 @@ func listen(ctx context.Context, c config.Listen) (l listeners, err error) {
 	if l.all, err = lc.Listen(ctx, "tcp", c.Address); err != nil {
 		return l, fmt.Errorf("cannot listen at %s (listen.address): %w", c.Address, err)
 	}
-	if c.GRPC == "" {
+	if c.GRPC.Address == "" {
 		return l, nil
 	}
-	if l.grpc, err = lc.Listen(ctx, "tcp", c.GRPC); err != nil {
+	if l.grpc, err = lc.Listen(ctx, "tcp", c.GRPC.Address); err != nil {
 		_ = l.all.Close() // nothing has used it
-		return l, fmt.Errorf("cannot listen at %s (listen.grpc): %w", c.GRPC, err)
+		return l, fmt.Errorf("cannot listen at %s (listen.grpc.address): %w", c.GRPC.Address, err)
 	}
 	return l, nil
 }

@@ -44,8 +44,8 @@ func TestAUsersMistakesAreNamed(t *testing.T) {
 		"an unset variable":        {[]string{"serve", "--config", file("env.yaml", "targets:\n  a:\n    url: http://x/${BRIDGE_TEST_UNSET}\n")}, []string{"BRIDGE_TEST_UNSET", "3:"}},
 		"an open address":          {[]string{"serve", "--config", valid, "--listen", "0.0.0.0:0"}, []string{"0.0.0.0:0", "insecure"}},
 		"an address in use or bad": {[]string{"serve", "--config", valid, "--listen", "127.0.0.1:99999"}, []string{"listen.address"}},
-		"an open gRPC address":     {[]string{"serve", "--config", file("open.yaml", "listen: {grpc: '0.0.0.0:0'}\ntargets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")}, []string{"listen.grpc", "0.0.0.0:0", "insecure"}},
-		"a gRPC address in use":    {[]string{"serve", "--config", file("twice.yaml", "listen: {address: '127.0.0.1:0', grpc: '"+taken(t)+"'}\ntargets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")}, []string{"listen.grpc", "in use"}},
+		"an open gRPC address":     {[]string{"serve", "--config", file("open.yaml", "listen: {grpc: {address: '0.0.0.0:0'}}\ntargets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")}, []string{"listen.grpc", "0.0.0.0:0", "insecure"}},
+		"a gRPC address in use":    {[]string{"serve", "--config", file("twice.yaml", "listen: {address: '127.0.0.1:0', grpc: {address: '"+taken(t)+"'}}\ntargets: {a: {url: \"http://127.0.0.1:1/mcp\"}}\n")}, []string{"listen.grpc", "in use"}},
 		"a bad admin address":      {[]string{"serve", "--config", valid, "--admin", "127.0.0.1:99999"}, []string{"listen.admin.address"}},
 		"an open admin address":    {[]string{"serve", "--config", valid, "--admin", ":0"}, []string{"listen.admin.insecure"}},
 		"the same name twice":      {[]string{"serve", "--demo", "--config", file("demo.yaml", "targets: {demo: {url: \"http://127.0.0.1:1/\"}}\n")}, []string{"--demo", "rename"}},
@@ -83,7 +83,7 @@ func TestServeEndsCleanlyWhenAskedTo(t *testing.T) {
 	out := &firstLine{line: make(chan string, 1)}
 	ended := make(chan int, 1)
 	config := filepath.Join(t.TempDir(), "bridge.yaml")
-	if err := os.WriteFile(config, []byte("listen: {grpc: '127.0.0.1:0'}\ntargets: {dead: {url: \"http://127.0.0.1:1/mcp\"}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("listen: {grpc: {address: '127.0.0.1:0'}}\ntargets: {dead: {url: \"http://127.0.0.1:1/mcp\"}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

@@ -308,11 +308,11 @@ func TestSettingsThatNeedARestartAreNamed(t *testing.T) {
 	if got := needRestart(running, wanted); got != nil {
 		t.Errorf("what is taken over: %q", got)
 	}
-	wanted.Listen = config.Listen{Address: "x", GRPC: "y", Insecure: true}
+	wanted.Listen = config.Listen{Address: "x", GRPC: config.GRPC{Address: "y"}, Insecure: true}
 	wanted.Log.Format, wanted.Shutdown.Timeout = config.FormatJSON, time.Hour
 	got := needRestart(running, wanted)
 	slices.Sort(got)
-	if want := []string{"listen.address", "listen.grpc", "listen.insecure", "listen.max_request_bytes", "log.format", "shutdown.timeout"}; !slices.Equal(got, want) {
+	if want := []string{"listen.address", "listen.grpc.address", "listen.insecure", "listen.max_request_bytes", "log.format", "shutdown.timeout"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

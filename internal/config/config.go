@@ -22,9 +22,9 @@ type Listen struct {
 	// cleartext HTTP/2. An empty host means every interface. Port 0 picks one.
 	Address string `yaml:"address"`
 
-	// GRPC is HOST:PORT for gRPC alone over cleartext HTTP/2, which costs less
-	// there. Empty means no such listener.
-	GRPC string `yaml:"grpc"`
+	// GRPC is the listener for gRPC alone over cleartext HTTP/2, which costs less
+	// there.
+	GRPC GRPC `yaml:"grpc"`
 
 	// MaxRequestBytes bounds one request message of a caller. Never zero.
 	MaxRequestBytes Size `yaml:"max_request_bytes"`
@@ -35,6 +35,13 @@ type Listen struct {
 
 	// Admin is for operators, apart from the callers.
 	Admin Admin `yaml:"admin"`
+}
+
+// GRPC is the listener for gRPC alone.
+type GRPC struct {
+	// Address is HOST:PORT. Empty means that there is no such listener. Port 0
+	// picks one.
+	Address string `yaml:"address"`
 }
 
 // Admin is the listener of health checks, metrics and profiles.

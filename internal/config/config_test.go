@@ -71,7 +71,7 @@ func TestOnlyLoopbackAddressesAreSafe(t *testing.T) {
 		cfg.Targets["t"] = NewTarget(TransportAuto)
 		cfg.Targets["t"].URL = "http://h"
 		cfg.Listen.Address = "127.0.0.1:9"
-		for key, setting := range map[string]*string{"listen.address": &cfg.Listen.Address, "listen.grpc": &cfg.Listen.GRPC} {
+		for key, setting := range map[string]*string{"listen.address": &cfg.Listen.Address, "listen.grpc.address": &cfg.Listen.GRPC.Address} {
 			before := *setting
 			*setting, cfg.Listen.Insecure = address, false
 			err := cfg.Validate()

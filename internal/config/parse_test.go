@@ -48,7 +48,7 @@ func TestAByteOrderMarkAndWindowsLineEndsAreRead(t *testing.T) {
 }
 
 const everything = `
-listen: {address: "[::1]:9000", grpc: "[::1]:9001", max_request_bytes: 4MiB, insecure: true, admin: {address: "0.0.0.0:9464", pprof: true, insecure: true}}
+listen: {address: "[::1]:9000", grpc: {address: "[::1]:9001"}, max_request_bytes: 4MiB, insecure: true, admin: {address: "0.0.0.0:9464", pprof: true, insecure: true}}
 log: {level: debug, format: json, access: on}
 shutdown: {timeout: 1m}
 telemetry: {trust_remote: false}
@@ -116,7 +116,7 @@ func TestEverySettingIsRead(t *testing.T) {
 	replicas.URLs = []string{"https://a.example/mcp", "https://s3cr3t.example:8443/mcp"}
 	replicas.Pool.Isolation, replicas.Pool.MaxConnections = IsolationPerCall, 256
 	want := &Config{
-		Listen:   Listen{Address: "[::1]:9000", GRPC: "[::1]:9001", MaxRequestBytes: 4 << 20, Insecure: true, Admin: Admin{Address: "0.0.0.0:9464", Pprof: true, Insecure: true}},
+		Listen:   Listen{Address: "[::1]:9000", GRPC: GRPC{Address: "[::1]:9001"}, MaxRequestBytes: 4 << 20, Insecure: true, Admin: Admin{Address: "0.0.0.0:9464", Pprof: true, Insecure: true}},
 		Log:      Log{Level: LevelDebug, Format: FormatJSON, Access: AccessOn},
 		Shutdown: Shutdown{Timeout: time.Minute},
 		ClientInfo: ClientInfo{
@@ -297,9 +297,9 @@ func TestProblemsAreReportedWithTheirPlaceAndARemedy(t *testing.T) {
 		{"negative size", "listen: {max_request_bytes: -1}\n", "must not be negative"},
 		{"bad bool", ofURL("lazy: maybe"), `targets.t.lazy: "maybe" must be true or false`},
 		{"bad address", "listen: {address: localhost}\n", "f:1:19: listen.address: must be HOST:PORT"},
-		{"bad gRPC address", "listen: {grpc: '8081'}\n", "f:1:16: listen.grpc: must be HOST:PORT"},
-		{"the gRPC address twice", "listen: {grpc: '127.0.0.1:8080'}\n", "listen.grpc: is that of listen.address, which takes gRPC as well"},
-		{"the admin's gRPC address", "listen: {grpc: '127.0.0.1:1', admin: {address: '127.0.0.1:1'}}\n", "listen.admin.address: is that of listen.grpc"},
+		{"bad gRPC address", "listen: {grpc: {address: '8081'}}\n", "f:1:26: listen.grpc.address: must be HOST:PORT"},
+		{"the gRPC address twice", "listen: {grpc: {address: '127.0.0.1:8080'}}\n", "listen.grpc.address: is that of listen.address, which takes gRPC as well"},
+		{"the admin's gRPC address", "listen: {grpc: {address: '127.0.0.1:1'}, admin: {address: '127.0.0.1:1'}}\n", "listen.admin.address: is that of listen.grpc.address"},
 		{"bad admin address", "listen: {admin: {address: ':http'}}\n", "f:1:27: listen.admin.address: has a port outside 0 to 65535"},
 		{"the same address twice", "listen: {admin: {address: '127.0.0.1:8080'}}\n", "listen.admin.address: is that of listen.address"},
 		{"profiles without a listener", "listen: {admin: {pprof: true}}\n", "listen.admin.pprof: is served by the admin listener only; set listen.admin.address"},

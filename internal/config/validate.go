@@ -51,14 +51,14 @@ func (r *report) address(key, address string) {
 }
 
 func (r *report) grpc(l *Listen) {
-	const key = "listen.grpc"
+	const key = "listen.grpc.address"
 	switch {
-	case l.GRPC == "":
+	case l.GRPC.Address == "":
 		return
-	case same(l.GRPC, l.Address):
-		r.add(key, "is that of listen.address, which takes gRPC as well; this listener needs one of its own, such as 127.0.0.1:8081")
+	case same(l.GRPC.Address, l.Address):
+		r.add(key, "is that of listen.address, which takes gRPC as well; this listener needs one of its own, such as 127.0.0.1:9090")
 	}
-	r.address(key, l.GRPC)
+	r.address(key, l.GRPC.Address)
 }
 
 // same reports whether two listeners want the same address.
@@ -74,8 +74,8 @@ func (r *report) admin(l *Listen) {
 		return
 	case same(l.Admin.Address, l.Address):
 		r.add(key+".address", "is that of listen.address; the admin listener needs one of its own, such as 127.0.0.1:9464")
-	case same(l.Admin.Address, l.GRPC):
-		r.add(key+".address", "is that of listen.grpc; the admin listener needs one of its own, such as 127.0.0.1:9464")
+	case same(l.Admin.Address, l.GRPC.Address):
+		r.add(key+".address", "is that of listen.grpc.address; the admin listener needs one of its own, such as 127.0.0.1:9464")
 	}
 	r.address(key+".address", l.Admin.Address)
 }
@@ -83,7 +83,7 @@ func (r *report) admin(l *Listen) {
 // safeAddresses refuses addresses that other machines reach, because the
 // listeners have neither TLS nor authentication.
 func (r *report) safeAddresses(l *Listen) {
-	for _, at := range []struct{ key, address string }{{"listen.address", l.Address}, {"listen.grpc", l.GRPC}} {
+	for _, at := range []struct{ key, address string }{{"listen.address", l.Address}, {"listen.grpc.address", l.GRPC.Address}} {
 		if !l.Insecure && isExposed(at.address) {
 			r.add(at.key, "%s can be reached from other machines, and the listener has no TLS and no authentication; "+
 				"listen on 127.0.0.1, or set listen.insecure to true (--insecure) where something else protects it", at.address)

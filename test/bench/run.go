@@ -52,7 +52,7 @@ func (r *runner) pin(cpus string, command ...string) []string {
 func (r *runner) startBridge(ctx context.Context, env []string, targets ...string) (*process, error) {
 	settings := "log: {level: warn}\nlisten: {address: \"127.0.0.1:0\"}\n"
 	if r.fast {
-		settings = "log: {level: warn}\nlisten: {address: \"127.0.0.1:0\", grpc: \"127.0.0.1:0\"}\n"
+		settings = "log: {level: warn}\nlisten: {address: \"127.0.0.1:0\", grpc: {address: \"127.0.0.1:0\"}}\n"
 	}
 	file, err := os.CreateTemp(r.dir, "*.yaml")
 	if err != nil {

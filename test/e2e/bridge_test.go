@@ -53,7 +53,7 @@ func serve(t *testing.T, targets map[string]target, options ...func(config map[s
 		if where == nil {
 			where = map[string]any{}
 		}
-		where["grpc"], config["listen"] = "127.0.0.1:0", where
+		where["grpc"], config["listen"] = map[string]any{"address": "127.0.0.1:0"}, where
 	}
 	raw, err := json.Marshal(config) // JSON is YAML
 	if err != nil {
