@@ -28,7 +28,7 @@ type TargetFigures struct {
 // poolInstruments are read all at once, so that they fit each other.
 type poolInstruments struct {
 	state, breaker                           metric.Int64ObservableGauge
-	connections, interactive, keys           metric.Int64ObservableGauge
+	connections, interactive, closing, keys  metric.Int64ObservableGauge
 	inFlight, queued                         metric.Int64ObservableGauge
 	maxConnections, maxInFlight, maxQueue    metric.Int64ObservableGauge
 	waits, rejections, evictions             metric.Int64ObservableCounter
@@ -58,6 +58,7 @@ func (m *Metrics) ObserveTargets(figures func() []TargetFigures) error {
 		breaker:        gauge("mcpbridge.pool.breaker.state", "", "1 for the state that the breaker is in, 0 for the others. Open: connecting failed, and who needs a connection is refused."),
 		connections:    gauge("mcpbridge.pool.connections", "{connection}", "Connections that can carry calls."),
 		interactive:    gauge("mcpbridge.pool.connections.interactive", "{connection}", "Of the connections, those leased to one interactive call each."),
+		closing:        gauge("mcpbridge.pool.connections.closing", "{connection}", "Connections that are being closed, beside those that can carry calls."),
 		keys:           gauge("mcpbridge.pool.keys", "{key}", "Keys that have a connection of their own."),
 		inFlight:       gauge("mcpbridge.pool.in_flight", "{call}", "Calls that hold a place."),
 		queued:         gauge("mcpbridge.pool.queued", "{call}", "Calls that wait for a place."),
@@ -99,6 +100,7 @@ func (in *poolInstruments) observe(o metric.Observer, f TargetFigures) {
 	s, c := f.Stat, f.Stat.Clients
 	o.ObserveInt64(in.connections, int64(s.Connections), only)
 	o.ObserveInt64(in.interactive, int64(s.Interactive), only)
+	o.ObserveInt64(in.closing, int64(s.Closing), only)
 	o.ObserveInt64(in.keys, int64(s.Keys), only)
 	o.ObserveInt64(in.inFlight, int64(s.InFlight), only)
 	o.ObserveInt64(in.queued, int64(s.Queued), only)

@@ -12,7 +12,7 @@ import (
 func TestFiguresOfPoolsAreReadAtEachScrape(t *testing.T) {
 	m := measuring(t)
 	stat := pool.Stat{
-		Connections: 3, Interactive: 1, Keys: 2, InFlight: 4, Queued: 5, MaxConnections: 6, MaxInFlight: 7, MaxQueue: 8,
+		Connections: 3, Interactive: 1, Closing: 17, Keys: 2, InFlight: 4, Queued: 5, MaxConnections: 6, MaxInFlight: 7, MaxQueue: 8,
 		Waits: 9, Rejected: 10, Evicted: 11, Breaker: pool.BreakerHalfOpen,
 		Clients: mcpclient.Stat{Connects: 12, Reconnects: 13, CacheHits: 14, CacheMisses: 15, Shed: 16},
 	}
@@ -27,6 +27,7 @@ func TestFiguresOfPoolsAreReadAtEachScrape(t *testing.T) {
 	for name, want := range map[string][]string{
 		"mcpbridge_pool_connections":             {`mcpbridge_target="a" 3`, `mcpbridge_target="b" 0`},
 		"mcpbridge_pool_connections_interactive": {`mcpbridge_target="a" 1`, `mcpbridge_target="b" 0`},
+		"mcpbridge_pool_connections_closing":     {`mcpbridge_target="a" 17`, `mcpbridge_target="b" 0`},
 		"mcpbridge_pool_keys":                    {`mcpbridge_target="a" 2`, `mcpbridge_target="b" 0`},
 		"mcpbridge_pool_in_flight":               {`mcpbridge_target="a" 4`, `mcpbridge_target="b" 0`},
 		"mcpbridge_pool_queued":                  {`mcpbridge_target="a" 5`, `mcpbridge_target="b" 0`},

@@ -87,7 +87,7 @@ func (s healthService) describe(ctx context.Context, target *targets.Target, sta
 func poolStats(s pool.Stat) *pb.PoolStats {
 	return &pb.PoolStats{
 		Connections: int32(s.Connections), InFlight: int32(s.InFlight), Queued: int32(s.Queued),
-		Keys: int32(s.Keys), Interactive: int32(s.Interactive),
+		Keys: int32(s.Keys), Interactive: int32(s.Interactive), Closing: int32(s.Closing),
 		MaxConnections: int32(s.MaxConnections), MaxInFlight: int32(s.MaxInFlight), MaxQueue: int32(s.MaxQueue),
 		Waits: s.Waits, Rejected: s.Rejected, Evicted: s.Evicted,
 	}

@@ -74,21 +74,15 @@ func (b *builder) members(t *Target, opts mcpclient.Options) func(pool.Member) (
 		first = b.firstConnect(t.wanted)
 	}
 	c := t.config
-	var shared *restarts // a connection that comes and goes beside others is no new beginning
-	if len(c.Command) > 0 && c.Pool.Isolation == Shared {
-		shared = newRestarts(c.Restart.Max, c.Restart.Window, c.Pool.MaxConnections)
-	}
+	limits := newLimits(c)
 	return func(m pool.Member) (*mcpclient.Client, error) {
 		tr, err := b.transport(t.name, c, t.replicas)
 		if err != nil {
 			return nil, err
 		}
-		limit := shared
-		if len(c.Command) > 0 && (shared == nil || m.Exclusive) {
-			limit = newRestarts(c.Restart.Max, c.Restart.Window, 1)
-		}
 		o := opts
-		o.Lazy, o.OnState, o.ConnectGate = m.Lazy, m.OnState, gates(limit, m.Gate, first)
+		limit := limits(m)
+		o.Lazy, o.OnState, o.ConnectGate = m.Lazy, limit.watch(m.OnState), gates(limit, m.Gate, first)
 		o.Capabilities = capabilitiesOf(m.Key.Profile)
 		client, err := mcpclient.New(tr, o)
 		if err == nil {

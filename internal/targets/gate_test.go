@@ -63,7 +63,7 @@ func TestOnlyFirstConnectsAreGated(t *testing.T) {
 
 func TestRestartsAreBoundedWithinTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		open := gates(newRestarts(2, time.Minute, 1))
+		open := gates(newRestarts(2, time.Minute).process())
 		enter := func() error {
 			done, err := open(t.Context())
 			if err == nil {
@@ -112,7 +112,7 @@ func TestGatesAreTriedInOrderAndToldTheOutcome(t *testing.T) {
 		}
 	}
 	full := errors.New("full")
-	limit := newRestarts(1, time.Minute, 1)
+	limit := newRestarts(1, time.Minute).process()
 	for range 3 {
 		if _, err := gates(limit, named("a", nil), nil, named("b", full))(t.Context()); !errors.Is(err, full) {
 			t.Errorf("err = %v", err) // nothing was started, so that restarts are not used up
@@ -127,7 +127,7 @@ func TestGatesAreTriedInOrderAndToldTheOutcome(t *testing.T) {
 	if !slices.Equal(events, want) {
 		t.Errorf("events = %q", events)
 	}
-	if gates(newRestarts(0, time.Minute, 1), nil, nil) != nil {
+	if gates(newRestarts(0, time.Minute).process(), nil, nil) != nil {
 		t.Error("a client without gates has one")
 	}
 }

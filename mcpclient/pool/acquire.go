@@ -65,14 +65,15 @@ func (l *Lease) Release() {
 	}
 }
 
-// Acquire returns a lease, waiting in the queue when all are taken. It does not
-// wait for a connection to be made unless others serve meanwhile. Errors are
+// Acquire returns a lease, waiting in the queue when all are taken, or until a
+// connection that is on its way out has made room for the one that is needed. It
+// does not wait for a connection to be made unless others serve meanwhile. Errors are
 // [*mcpclient.Error] values of KindOverloaded (the queue is full, or no further
 // connection is allowed), KindTimeout or KindCanceled (ctx ended first) or
 // KindClosed; nothing was sent in any of these cases.
 func (p *Pool) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, waitError(err)
+		return nil, waitError(err, p.settingOf(&p.queue))
 	}
 	r.Exclusive = r.Exclusive || p.opts.Mode == ModePerCall
 	p.mu.Lock()
@@ -96,7 +97,7 @@ func (p *Pool) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	}
 	if p.opts.MaxQueue >= 0 && p.queued >= p.opts.MaxQueue {
 		p.counters.rejected++
-		err := p.overloadErrorLocked()
+		err := p.overloadErrorLocked(waitIn)
 		p.mu.Unlock()
 		return nil, err
 	}
@@ -126,11 +127,12 @@ func (p *Pool) await(ctx context.Context, w *waiter) (lease *Lease, err error) {
 	p.mu.Lock()
 	m := w.member
 	err = w.err
+	setting := p.settingOf(w.in)
 	if m == nil && err == nil {
 		w.in.Remove(w.place)
 		p.queued--
 		p.tidyLocked(w.request, nil)
-		err = waitError(ctx.Err())
+		err = waitError(ctx.Err(), setting)
 	}
 	p.mu.Unlock()
 	switch {
@@ -138,7 +140,7 @@ func (p *Pool) await(ctx context.Context, w *waiter) (lease *Lease, err error) {
 		return nil, err
 	case ctx.Err() != nil: // it came too late; the next in the queue gets it
 		p.release(m)
-		return nil, waitError(ctx.Err())
+		return nil, waitError(ctx.Err(), setting)
 	}
 	return &Lease{pool: p, member: m}, nil
 }
@@ -226,16 +228,6 @@ func (p *Pool) serveLocked(w *waiter) (waits bool) {
 	return false
 }
 
-// admitLocked lets those in who waited for a connection to end.
-func (p *Pool) admitLocked() {
-	for w := front(&p.crowd); w != nil && !p.draining && !p.fullLocked() && p.open < p.opts.MaxConnections; w = front(&p.crowd) {
-		p.crowd.Remove(w.place)
-		if p.serveLocked(w) {
-			return
-		}
-	}
-}
-
 // failLocked ends a queue.
 func (p *Pool) failLocked(queue *list.List) {
 	for w := front(queue); w != nil; w = front(queue) {
@@ -255,10 +247,10 @@ func front(queue *list.List) *waiter {
 	return w
 }
 
-func (p *Pool) overloadErrorLocked() error {
+func (p *Pool) overloadErrorLocked(queue *list.List) error {
 	return &mcpclient.Error{
 		Kind: mcpclient.KindOverloaded, SafeToRetry: true, RetryAfter: retryAfter,
-		Message: fmt.Sprintf("the target already runs %d calls and %d more wait; retry later or raise pool.max_in_flight or pool.max_queue", p.inFlight, p.queued),
+		Message: fmt.Sprintf("the target already runs %d calls and %d more wait; retry later or raise %s or pool.max_queue", p.inFlight, p.queued, p.settingOf(queue)),
 	}
 }
 
@@ -266,14 +258,15 @@ func closedError() error {
 	return &mcpclient.Error{Kind: mcpclient.KindClosed, SafeToRetry: true, Message: "the target is shutting down"}
 }
 
-func waitError(cause error) error {
+// waitError is the end of a wait that the setting could have made shorter.
+func waitError(cause error, setting string) error {
 	e := &mcpclient.Error{
 		Kind: mcpclient.KindCanceled, SafeToRetry: true, Err: cause,
 		Message: "the call was canceled before it could start",
 	}
 	if errors.Is(cause, context.DeadlineExceeded) {
 		e.Kind = mcpclient.KindTimeout
-		e.Message = "the deadline passed before the call could start; allow more time or raise pool.max_in_flight"
+		e.Message = "the deadline passed before the call could start; allow more time or raise " + setting
 	}
 	return e
 }

@@ -98,11 +98,8 @@ func serves(k mcpclient.Kind) bool {
 }
 
 // openUntil is when an open breaker lets the next attempt through, which may
-// have passed; zero when it is closed, as a nil one always is.
+// have passed; zero when it is closed.
 func (b *breaker) openUntil() time.Time {
-	if b == nil {
-		return time.Time{}
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.until

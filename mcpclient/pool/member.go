@@ -3,7 +3,6 @@ package pool
 import (
 	"container/list"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -118,15 +117,15 @@ func (p *Pool) roomLocked(g *group) bool {
 func (p *Pool) mayGrowLocked(g *group) bool {
 	switch {
 	case p.opts.Mode == ModePerCall:
-		return p.open < p.opts.MaxConnections
+		return p.usual.open < p.usual.most
 	case g.request.Exclusive:
-		return p.openExcl < p.opts.MaxExclusive || p.idleExclusiveLocked() != nil
+		return p.apart.open < p.apart.most
 	case p.opts.Mode == ModePerKey:
-		return len(g.members) == 0 && p.open < p.opts.MaxConnections
+		return len(g.members) == 0 && p.usual.open < p.usual.most
 	case g == p.shared:
-		return len(g.members) < p.opts.MaxConnections && !slices.ContainsFunc(g.members, func(m *member) bool { return m.beside && !m.connected() })
+		return len(g.members)+p.usual.closing < p.usual.most && !slices.ContainsFunc(g.members, func(m *member) bool { return m.beside && !m.connected() })
 	}
-	return len(g.members) == 0 && p.open < p.opts.MaxConnections+defaultMaxConnections
+	return len(g.members) == 0 && p.usual.open < p.usual.most+defaultMaxConnections
 }
 
 // growLocked makes a further connection and returns it if a call may wait for
@@ -134,18 +133,14 @@ func (p *Pool) mayGrowLocked(g *group) bool {
 // wait when there is neither a connection nor an error.
 func (p *Pool) growLocked(g *group, serving bool) (*member, *list.List, error) {
 	if !p.mayGrowLocked(g) {
-		switch {
-		case serving, p.opts.Mode == ModePerCall, len(g.members) > 0 && !g.request.Exclusive:
+		if serving || p.opts.Mode == ModePerCall || len(g.members) > 0 && !g.request.Exclusive {
 			return nil, &g.queue, nil
-		case !g.request.Exclusive && p.live < p.opts.MaxConnections:
-			return nil, &p.crowd, nil // some are on their way out
+		}
+		if crowd := p.crowdLocked(g); crowd != nil {
+			return nil, crowd, nil
 		}
 		p.counters.rejected++
-		return nil, nil, p.noConnectionErrorLocked(g.request)
-	}
-	if p.countsApart(g) && p.openExcl >= p.opts.MaxExclusive {
-		p.counters.evicted++
-		p.removeLocked(p.idleExclusiveLocked())
+		return nil, nil, p.noConnectionErrorLocked(g)
 	}
 	beside := len(g.members) > 0 && !g.request.Exclusive
 	m, err := p.addLocked(g, role{beside: beside})
@@ -168,7 +163,7 @@ func (p *Pool) addLocked(g *group, why role) (*member, error) {
 		Lazy:    g != p.shared || p.opts.Lazy,
 		OnState: func(s mcpclient.Status) { p.observe(m, s) },
 	}
-	if p.breaker != nil && !m.primary { // which paces itself, and is not to suffer for others
+	if !m.primary { // which paces itself, and is not to suffer for others
 		about.Gate = p.breaker.enter
 	}
 	var err error
@@ -176,18 +171,11 @@ func (p *Pool) addLocked(g *group, why role) (*member, error) {
 		return nil, err
 	}
 	g.members = append(g.members, m)
-	if p.countsApart(g) {
-		p.openExcl++
-	} else {
-		p.open++
-		p.live++
-	}
+	s := p.placesLocked(g)
+	s.open++
+	s.live++
 	return m, nil
 }
-
-// countsApart reports whether a group's connections are bounded by
-// MaxExclusive.
-func (p *Pool) countsApart(g *group) bool { return g.request.Exclusive && p.opts.Mode != ModePerCall }
 
 // connectLocked has a member connect behind the callers' backs.
 func (p *Pool) connectLocked(m *member) {
@@ -236,11 +224,7 @@ func (p *Pool) removeLocked(m *member) {
 	m.gone = true
 	g := m.group
 	g.members = slices.DeleteFunc(g.members, func(o *member) bool { return o == m })
-	if p.countsApart(g) {
-		p.openExcl--
-	} else {
-		p.live--
-	}
+	p.placesLocked(g).live--
 	if m.inFlight == 0 {
 		p.endLocked(m)
 	} else {
@@ -250,8 +234,11 @@ func (p *Pool) removeLocked(m *member) {
 	p.refreshLocked()
 }
 
-// endLocked closes a member that nobody uses any more.
+// endLocked closes a member that nobody uses any more, whose place is free once
+// that is done.
 func (p *Pool) endLocked(m *member) {
+	s := p.placesLocked(m.group)
+	s.closing++
 	p.counters.ended = p.counters.ended.Add(m.client.Stat())
 	p.work.Go(func() {
 		ctx, cancel := context.WithTimeout(p.lifetime, closeBudget)
@@ -261,38 +248,11 @@ func (p *Pool) endLocked(m *member) {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if !p.countsApart(m.group) {
-			p.open--
-		}
+		s.closing--
+		s.open--
 		p.advanceLocked(m.group.request)
 		p.admitLocked()
 	})
-}
-
-// idleExclusiveLocked returns the exclusive connection that was idle longest.
-func (p *Pool) idleExclusiveLocked() *member {
-	var oldest *member
-	for _, g := range p.groups {
-		if !p.countsApart(g) {
-			continue
-		}
-		for _, m := range g.members {
-			if m.inFlight == 0 && (oldest == nil || m.idleSince.Before(oldest.idleSince)) {
-				oldest = m
-			}
-		}
-	}
-	return oldest
-}
-
-func (p *Pool) noConnectionErrorLocked(r Request) error {
-	e := &mcpclient.Error{Kind: mcpclient.KindOverloaded, SafeToRetry: true, RetryAfter: retryAfter}
-	if r.Exclusive {
-		e.Message = fmt.Sprintf("the target already has %d connections that each serve one interactive call; retry later or raise pool.max_interactive", p.opts.MaxExclusive)
-	} else {
-		e.Message = fmt.Sprintf("the target already has %d connections, each for callers of another key, and none was idle for pool.idle_timeout; retry later or raise pool.max_connections", p.open)
-	}
-	return e
 }
 
 // vary changes a limit by up to a tenth, so that connections made together do

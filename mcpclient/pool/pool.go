@@ -8,7 +8,7 @@
 // own business.
 //
 // File map: pool.go life; acquire.go leases and the queue; member.go single
-// connections; sweep.go idle and lifetime limits; breaker.go what connections
+// connections; places.go how many of them there may be; sweep.go idle and lifetime limits; breaker.go what connections
 // of one target learn from each other's failures; status.go what is reported.
 package pool
 
@@ -84,8 +84,8 @@ type Options struct {
 	// MaxQueue is how many callers may wait for a lease; 0 = 1024,
 	// mcpclient.Unlimited = no limit.
 	MaxQueue int
-	// MaxExclusive bounds the connections of exclusive requests, unless each call
-	// has its own anyway; 0 = 16.
+	// MaxExclusive bounds the connections of exclusive requests, those included
+	// that are being closed, unless each call has its own anyway; 0 = 16.
 	MaxExclusive int
 	// IdleTimeout ends a connection that was not used for so long, except the
 	// first one of a shared pool. MaxLifetime replaces one that is older. Both
@@ -111,7 +111,7 @@ type Options struct {
 // called from many goroutines at once. It must be closed.
 type Pool struct {
 	opts    Options
-	breaker *breaker // nil when there is one connection, whose own pace does
+	breaker *breaker // of all connections but the first of a shared pool
 
 	lifetime context.Context //nolint:containedctx // ends when Close gives up waiting
 	abort    context.CancelFunc
@@ -121,12 +121,10 @@ type Pool struct {
 	shared   *group     // of the zero request, nil in other modes
 	groups   map[Request]*group
 	leaving  map[*member]struct{} // out of their group, with leases left
-	open     int                  // connections, those included that are being closed
-	live     int                  // of these, those that are not
-	openExcl int                  // exclusive connections that are not being closed; in neither of the two
+	usual    places
+	apart    places // of exclusive requests, unless each call has its own anyway
 	inFlight int
 	queue    list.List // of *waiter: all leases are taken
-	crowd    list.List // of *waiter: connections must end before others may begin
 	queued   int       // callers waiting, in any queue
 	counters counters
 	status   Status
@@ -154,9 +152,8 @@ func New(o Options) (*Pool, error) {
 	p := &Pool{opts: o, groups: map[Request]*group{}, leaving: map[*member]struct{}{}, idle: make(chan struct{}), drained: make(chan struct{}), closeDone: make(chan struct{})}
 	p.lifetime, p.abort = context.WithCancel(context.Background())
 	p.status.Since = time.Now()
-	if o.Mode != ModeShared || o.MaxConnections > 1 {
-		p.breaker = newBreaker(o.Reconnect)
-	}
+	p.breaker = newBreaker(o.Reconnect)
+	p.usual.most, p.apart.most = o.MaxConnections, o.MaxExclusive
 	if o.Mode == ModeShared {
 		p.shared = p.groupLocked(Request{})
 		_, err := p.addLocked(p.shared, role{primary: true})
@@ -248,7 +245,8 @@ func (p *Pool) drain() {
 	p.draining = true
 	close(p.drained)
 	p.failLocked(&p.queue)
-	p.failLocked(&p.crowd)
+	p.failLocked(&p.usual.crowd)
+	p.failLocked(&p.apart.crowd)
 	for _, g := range p.groups {
 		p.failLocked(&g.queue)
 	}

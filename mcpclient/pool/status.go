@@ -57,6 +57,7 @@ type Status struct {
 type Stat struct {
 	Connections    int    // those that can carry calls now
 	Interactive    int    // of these, exclusive ones
+	Closing        int    // those that are being closed, which takes a process or a session its time
 	Keys           int    // keys that have a connection
 	InFlight       int    // leases not released yet
 	Queued         int    // callers waiting for a lease
@@ -110,6 +111,7 @@ func (p *Pool) Stat() Stat {
 		InFlight: p.inFlight, Queued: p.queued,
 		MaxConnections: p.opts.MaxConnections, MaxInFlight: p.opts.MaxInFlight, MaxQueue: p.opts.MaxQueue,
 		Waits: p.counters.waits, Rejected: p.counters.rejected, Evicted: p.counters.evicted,
+		Closing: p.usual.closing + p.apart.closing,
 		Breaker: p.breakerLocked(), Clients: p.counters.ended,
 	}
 	keys := make(map[Key]struct{}, len(p.groups))
@@ -135,12 +137,12 @@ func (p *Pool) Stat() Stat {
 	return s
 }
 
-// breakerLocked is the state of the breaker, or where there is none that of the
-// only connection, whose own pace does.
+// breakerLocked is the state of the breaker, or while that is closed that of the
+// only connection for all callers, whose own pace does.
 func (p *Pool) breakerLocked() BreakerState {
 	until := p.breaker.openUntil()
 	open := !until.IsZero()
-	if p.breaker == nil {
+	if !open && p.opts.Mode == ModeShared && p.opts.MaxConnections == 1 {
 		until, open = p.status.NextAttempt, p.status.State == StateReconnecting
 	}
 	switch {

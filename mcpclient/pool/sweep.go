@@ -66,9 +66,10 @@ func (p *Pool) sweepOnce(now time.Time) {
 }
 
 // replaceLocked makes the successor of an old connection, which serves until
-// that is connected. One that is not connected is about to be replaced anyway.
+// that is connected. One that is not connected is about to be replaced anyway,
+// and while earlier ones still take their time to close the next one has to wait.
 func (p *Pool) replaceLocked(old *member) {
-	if !old.connected() {
+	if !old.connected() || p.usual.closing >= p.usual.most {
 		return
 	}
 	for _, m := range p.shared.members {

@@ -833,7 +833,9 @@ type PoolStats struct {
 	// Calls so far that were refused because too many waited.
 	Rejected uint64 `protobuf:"varint,10,opt,name=rejected,proto3" json:"rejected,omitempty"`
 	// Connections so far that were closed because they were idle or too old, or to make room for others.
-	Evicted       uint64 `protobuf:"varint,11,opt,name=evicted,proto3" json:"evicted,omitempty"`
+	Evicted uint64 `protobuf:"varint,11,opt,name=evicted,proto3" json:"evicted,omitempty"`
+	// Connections that are being closed; not among those that are open.
+	Closing       int32 `protobuf:"varint,12,opt,name=closing,proto3" json:"closing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -945,6 +947,13 @@ func (x *PoolStats) GetEvicted() uint64 {
 	return 0
 }
 
+func (x *PoolStats) GetClosing() int32 {
+	if x != nil {
+		return x.Closing
+	}
+	return 0
+}
+
 // Ready says that all targets there were at the start have been told; what follows are changes.
 type WatchTargetsResponse_Ready struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1030,7 +1039,7 @@ const file_mcpbridge_v1_health_proto_rawDesc = "" +
 	"\tisolation\x18\x0f \x01(\x0e2\x17.mcpbridge.v1.IsolationR\tisolation\x12)\n" +
 	"\x10interactive_only\x18\x10 \x01(\bR\x0finteractiveOnlyB\x14\n" +
 	"\x12_capabilities_jsonB\x0f\n" +
-	"\r_instructions\"\xce\x02\n" +
+	"\r_instructions\"\xe8\x02\n" +
 	"\tPoolStats\x12 \n" +
 	"\vconnections\x18\x01 \x01(\x05R\vconnections\x12\x1b\n" +
 	"\tin_flight\x18\x02 \x01(\x05R\binFlight\x12\x16\n" +
@@ -1043,7 +1052,8 @@ const file_mcpbridge_v1_health_proto_rawDesc = "" +
 	"\x05waits\x18\t \x01(\x04R\x05waits\x12\x1a\n" +
 	"\brejected\x18\n" +
 	" \x01(\x04R\brejected\x12\x18\n" +
-	"\aevicted\x18\v \x01(\x04R\aevicted*\xcd\x01\n" +
+	"\aevicted\x18\v \x01(\x04R\aevicted\x12\x18\n" +
+	"\aclosing\x18\f \x01(\x05R\aclosing*\xcd\x01\n" +
 	"\vTargetState\x12\x1c\n" +
 	"\x18TARGET_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TARGET_STATE_CONNECTING\x10\x01\x12\x16\n" +

@@ -84,8 +84,8 @@ type ToolsServiceClient interface {
 	// CallTool calls a tool and waits for its outcome: MCP `tools/call`. A tool that fails by itself is a normal
 	// response with ToolResult.is_error.
 	CallTool(context.Context, *v1.CallToolRequest) (*v1.CallToolResponse, error)
-	// CallToolStream calls a tool and tells how it goes: progress and log messages in order as the server sends them,
-	// then exactly one outcome.
+	// CallToolStream calls a tool and tells how it goes: progress (the newest, when several come at once) and log
+	// messages in order as the server sends them, then exactly one outcome.
 	CallToolStream(context.Context, *v1.CallToolStreamRequest) (ToolsServiceCallToolStreamClientStream, error)
 	// CallToolInteractive is CallToolStream for callers that answer the server's questions meanwhile. The first message
 	// is `start`; each question comes as an input_request and is answered by an input_response with its id, in any
@@ -187,8 +187,8 @@ type ToolsServiceHandler interface {
 	// CallTool calls a tool and waits for its outcome: MCP `tools/call`. A tool that fails by itself is a normal
 	// response with ToolResult.is_error.
 	CallTool(context.Context, *v1.CallToolRequest) (*v1.CallToolResponse, error)
-	// CallToolStream calls a tool and tells how it goes: progress and log messages in order as the server sends them,
-	// then exactly one outcome.
+	// CallToolStream calls a tool and tells how it goes: progress (the newest, when several come at once) and log
+	// messages in order as the server sends them, then exactly one outcome.
 	CallToolStream(context.Context, *v1.CallToolStreamRequest, ToolsServiceCallToolStreamServerStream) error
 	// CallToolInteractive is CallToolStream for callers that answer the server's questions meanwhile. The first message
 	// is `start`; each question comes as an input_request and is answered by an input_response with its id, in any
