@@ -57,6 +57,7 @@ chaos: ## Disturb the servers of a bridge under load for some minutes (Linux)
 
 .PHONY: test-jaeger
 test-jaeger: ## Look at traces through a real Jaeger; builds one the first time, which takes minutes
+	test/setup.sh
 	binary=$$(test/jaeger/setup.sh) && cd test && JAEGER_BIN="$$binary" $(GO) test -v -count=1 -timeout 10m -run Jaeger ./e2e
 
 .PHONY: test-docker

@@ -15,8 +15,9 @@ const NoTimeout time.Duration = -1
 const Unlimited = -1
 
 // Options configures a [Client]. The zero value works. It is copied and
-// checked by [New], before anything starts. docs/client.md has every option
-// with its default and the test that proves it.
+// checked by [New], before anything starts. docs/client.md and
+// docs/client-options.md have every option with its default and the test that
+// proves it.
 type Options struct {
 	// Key names the client in logs, and to who holds many. It never reaches the
 	// server. "" = a random one.

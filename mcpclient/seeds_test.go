@@ -20,7 +20,7 @@ import (
 )
 
 // The tests of this file and of seeds_calls_test.go prove what other clients'
-// options promise, where no other test does; docs/client.md names them.
+// options promise, where no other test does; docs/client-options.md names them.
 
 func TestTheKeyIsInLogsAndNeverOnTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

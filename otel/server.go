@@ -82,6 +82,14 @@ func isTraced(_ context.Context, spec connect.Spec) bool {
 	return !strings.HasPrefix(spec.Procedure, "/grpc.health.v1.Health/")
 }
 
+// RPCEnded adds the target to the span of an RPC. ctx is that of the RPC, inside
+// [Telemetry.ServerInterceptors]; target is "" for none.
+func (t *Telemetry) RPCEnded(ctx context.Context, target string) {
+	if span := trace.SpanFromContext(ctx); target != "" && span.IsRecording() {
+		span.SetAttributes(keyTarget.String(clip(target)))
+	}
+}
+
 // TraceID returns the trace id of ctx as 32 hexadecimal digits, "" when it has
 // none. With the SDK off it is the caller's.
 func (t *Telemetry) TraceID(ctx context.Context) string {

@@ -136,6 +136,23 @@ func TestACallersTraceGoesThroughTheBridge(t *testing.T) {
 	}
 }
 
+func TestTheSpanOfAnRPCNamesItsTarget(t *testing.T) {
+	tel, recorder := recording(t, sdktrace.AlwaysSample())
+	for _, target := range []string{"shop", ""} {
+		ctx, span := tel.tracer.Start(t.Context(), "rpc")
+		tel.RPCEnded(ctx, target)
+		span.End()
+	}
+	tel.RPCEnded(t.Context(), "shop") // a call without a span
+	spans := recorder.Ended()
+	if got := attributesOf(spans[0])["mcpbridge.target"]; got != "shop" {
+		t.Errorf("the target is %v", got)
+	}
+	if got, ok := attributesOf(spans[1])["mcpbridge.target"]; ok {
+		t.Errorf("a call without a target has %v", got)
+	}
+}
+
 func TestACallerThatIsNotTrustedIsLinkedTo(t *testing.T) {
 	for flags, sampler := range map[string]sdktrace.Sampler{"00": sdktrace.AlwaysSample(), "01": sdktrace.NeverSample()} {
 		tel, recorder := recording(t, sampler)

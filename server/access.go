@@ -21,8 +21,8 @@ type AccessLog int
 const (
 	// AccessOff: none.
 	AccessOff AccessLog = iota
-	// AccessSampled: every call that failed, and up to ten others a second; the
-	// next line says how many were left out.
+	// AccessSampled: every call that failed or whose tool did, and up to ten
+	// others a second; the next line says how many were left out.
 	AccessSampled
 	// AccessOn: every call.
 	AccessOn
@@ -42,7 +42,9 @@ type Outcome struct {
 	Procedure string
 	// Target is the one that answered; "" when several did, or none.
 	Target string
-	// Reason is that of ErrorInfo; "" for success.
+	// Reason is that of ErrorInfo; "" for success, and for a watch or another
+	// stream without an end of its own that its caller, its deadline or a shutdown
+	// ended.
 	Reason string
 }
 
@@ -91,39 +93,70 @@ func (a *access) close(ctx context.Context) {
 	}
 }
 
-// ended tells of a call that is over.
-func (s *Server) ended(ctx context.Context, spec connect.Spec, info *connect.CallInfo, err error, took time.Duration) {
+// ended tells of a call that is over; its handler left a note.
+func (s *Server) ended(ctx context.Context, spec connect.Spec, info *connect.CallInfo, left *note, err error, took time.Duration) {
 	done := Outcome{Procedure: spec.Procedure, Target: info.ResponseHeader().Get(HeaderTarget)}
-	if err != nil {
+	by := endedBy(ctx, spec, err)
+	if err != nil && by == "" {
 		done.Reason = reasonOf(err)
+		left.outcome = "" // it did not reach the caller
+	}
+	level := s.access.level(spec.Procedure, err != nil && by == "" || left.outcome == outcomeToolError)
+	if s.log.Enabled(ctx, level) {
+		attrs := left.attrs([]slog.Attr{
+			slog.String("procedure", spec.Procedure),
+			slog.String("protocol", info.Protocol),
+			slog.String("codec", info.Codec),
+			slog.String("peer", PeerFrom(ctx).Addr),
+			slog.String("target", done.Target),
+			tookAttr(took),
+			slog.Int("request_bytes", info.ReceiveStats.Size),
+			slog.Int("response_bytes", info.SendStats.Size),
+		})
+		s.access.write(ctx, level, append(attrs, endOf(err, done.Reason, by)...))
 	}
 	if s.opts.Observe != nil {
 		s.opts.Observe(ctx, done)
 	}
-	level := s.access.level(spec.Procedure, err != nil)
-	if !s.log.Enabled(ctx, level) {
-		return
+}
+
+// endOf is how a call ended, for its line.
+func endOf(err error, reason, by string) []slog.Attr {
+	if err == nil {
+		return []slog.Attr{slog.String("code", "ok")}
 	}
-	attrs := []slog.Attr{
-		slog.String("procedure", spec.Procedure),
-		slog.String("protocol", info.Protocol),
-		slog.String("codec", info.Codec),
-		slog.String("peer", PeerFrom(ctx).Addr),
-		slog.String("target", done.Target),
-		slog.Duration("took", took),
-		slog.Int("request_bytes", info.ReceiveStats.Size),
-		slog.Int("response_bytes", info.SendStats.Size),
+	code := slog.String("code", connect.CodeOf(err).String())
+	if by != "" {
+		return []slog.Attr{slog.String("ended_by", by), code}
 	}
-	code := "ok"
-	if err != nil {
-		code = connect.CodeOf(err).String()
-		attrs = append(attrs, slog.String("reason", done.Reason), slog.String("error", err.Error()))
-		// An RPC error shows what the caller sees; its cause is for the log.
-		if cause := errors.Unwrap(err); cause != nil {
-			attrs = append(attrs, slog.String("cause", cut(cause.Error(), maxCauseBytes)))
-		}
+	attrs := []slog.Attr{slog.String("reason", reason), slog.String("error", err.Error())}
+	// An RPC error shows what the caller sees; its cause is for the log.
+	if cause := errors.Unwrap(err); cause != nil && !strings.Contains(err.Error(), cause.Error()) {
+		attrs = append(attrs, slog.String("cause", cut(cause.Error(), maxCauseBytes)))
 	}
-	s.access.write(ctx, level, append(attrs, slog.String("code", code)))
+	return append(attrs, code)
+}
+
+// endedBy says what ended a stream that has no end of its own, a watch or
+// reflection, where that is no failure; "" for everything else.
+func endedBy(ctx context.Context, spec connect.Spec, err error) string {
+	if err == nil || spec.StreamType == connect.StreamTypeUnary || finishes(spec.Procedure) {
+		return ""
+	}
+	switch {
+	case errors.Is(err, errDraining):
+		return "shutdown"
+	case reasonOf(err) == string(reasonCanceled):
+		return "caller"
+	case reasonOf(err) == string(reasonTimeout) && ctx.Err() != nil: // a caller may reset the stream at its deadline
+		return "deadline"
+	}
+	return ""
+}
+
+// tookAttr is how long a call took, in milliseconds.
+func tookAttr(d time.Duration) slog.Attr {
+	return slog.Float64("took_ms", float64(d.Microseconds())/1000)
 }
 
 // reasonOf is the reason in the details of an error; "" if it has none.

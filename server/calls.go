@@ -53,6 +53,8 @@ type upstream struct {
 	// visits: the caller has declared that it visits URLs, so that a demand for
 	// that is a question to it.
 	visits bool
+	// answers: the server knows that the caller answers questions.
+	answers bool
 	// lease replaces the ordinary lease of a client; nil = acquire.
 	lease func(context.Context, *targets.Target) (*pool.Lease, error)
 	send  func(context.Context, *mcpclient.Client) (*mcpclient.Result, error)
@@ -61,6 +63,7 @@ type upstream struct {
 // locate finds the target of a request and tells s and the caller about it; the
 // error is the RPC's.
 func (c *caller) locate(ctx context.Context, target string, s *scope) (*targets.Target, error) {
+	s.noteName(ctx)
 	s.target = target
 	found, err := c.find(ctx, target)
 	if err != nil {
@@ -107,13 +110,16 @@ func (c *caller) try(ctx context.Context, found *targets.Target, s *scope, u ups
 	}
 	if err == nil {
 		if result.IsError && result.Task == "" && c.absent(ctx, client, *s, u.look) {
-			return nil, s.notFound(u.look.reason, nil, nil)
+			return nil, u.unknown(*s, nil, nil)
 		}
+		s.noteOutcome(ctx, result)
 		return result, nil
 	}
 	if u.visits {
 		if asked := visitsOf(err, *s); len(asked) > 0 {
-			return asked.result(s.era), nil
+			result := asked.result(s.era)
+			s.noteOutcome(ctx, result)
+			return result, nil
 		}
 	}
 	if e, ok := errors.AsType[*mcpclient.Error](err); ok && e.Sent && e.Kind != mcpclient.KindTask && rpcErrorOf(err, *s) == nil {
@@ -121,9 +127,19 @@ func (c *caller) try(ctx context.Context, found *targets.Target, s *scope, u ups
 	}
 	f := s.classify(ctx, err)
 	if e := rpcErrorOf(err, *s); mayBeUnknown(e, f.reason) && c.absent(ctx, client, *s, u.look) {
-		f = s.notFound(u.look.reason, e, err)
+		f = u.unknown(*s, e, err)
 	}
 	return nil, f
+}
+
+// unknown is the failure of a name that the server's catalogue lacks. A legacy
+// server may have one for each set of capabilities.
+func (u *upstream) unknown(s scope, rpc *jsonrpc.Error, cause error) *failure {
+	f := s.notFound(u.look.reason, rpc, cause)
+	if u.look.reason == reasonToolNotFound && s.era == mcpclient.EraLegacy && !u.answers {
+		f.message += ". The server may offer more to callers that can answer questions: use CallToolInteractive, and say in client_capabilities what you answer"
+	}
+	return f
 }
 
 // rpcErrorOf returns what the server answered to the call itself, nil if it is

@@ -140,7 +140,9 @@ func TestARequestThatDoesNotComeDoesNotHoldTheShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			fmt.Fprintf(conn, "POST /mcpbridge.v1.ToolsService/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\nContent-Length: 100\r\n\r\n\x00\x00", method)
+			if _, err := fmt.Fprintf(conn, "POST /mcpbridge.v1.ToolsService/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/connect+json\r\nContent-Length: 100\r\n\r\n\x00\x00", method); err != nil {
+				t.Fatal(err)
+			}
 			<-began
 			if err := <-b.shutdown(10 * time.Second); err != nil {
 				t.Error(err)

@@ -140,7 +140,7 @@ const defaultRetry = time.Second
 // Causes of a context that this side cancelled.
 var (
 	errDraining = errors.New("the bridge is shutting down")
-	errForced   = errors.New("the bridge's shutdown timeout passed")
+	errForced   = errors.New("the bridge cut off the calls that it did not wait for")
 )
 
 // scope is what a call was about. Zero fields are left out of its errors.
@@ -159,6 +159,7 @@ type scope struct {
 // fail turns any error of a call into the RPC's error. An RPC error authored
 // on this side passes unchanged.
 func (s scope) fail(ctx context.Context, err error) *connect.Error {
+	s.noteName(ctx)
 	if rpc, ok := errors.AsType[*connect.Error](err); ok && !rpc.IsRemote() {
 		return rpc
 	}
@@ -313,7 +314,8 @@ func (s scope) classifyClient(ctx context.Context, e *mcpclient.Error) *failure 
 // text of the error alone.
 func (s scope) disconnected(e *mcpclient.Error, retry time.Duration) *failure {
 	const doubt = "; whether the server acted is unknown"
-	said := s.about(strings.ReplaceAll(e.Message, doubt, ""))
+	const hint = "its stderr may say why"
+	said := s.about(strings.NewReplacer(doubt, "", hint, "HealthService.GetTarget shows its last lines on stderr").Replace(e.Message))
 	switch {
 	case (!e.Sent || e.SafeToRetry) && e.Kind != mcpclient.KindLost:
 		return &failure{reason: reasonTargetUnavailable, message: said, retry: retry}
@@ -353,7 +355,7 @@ func (s scope) classifyRPC(e *jsonrpc.Error) *failure {
 	case mcpclient.CodeInvalidParams:
 		f.reason = reasonInvalidParams
 		// 2026-07-28 server/resources, Error Handling: the code for a missing resource.
-		if s.method == "resources/read" && s.era == mcpclient.EraModern {
+		if s.method == methodReadResource && s.era == mcpclient.EraModern {
 			f.reason = reasonResourceNotFound
 		}
 	case mcpclient.CodeCapabilityRequired:
@@ -371,32 +373,4 @@ func (s scope) classifyRPC(e *jsonrpc.Error) *failure {
 		f.reason = reasonUpstreamInternal
 	}
 	return f
-}
-
-// notFound replaces an error about a name that the server's own fresh list
-// does not have.
-func (s scope) notFound(r reason, rpc *jsonrpc.Error, cause error) *failure {
-	f := &failure{reason: r, rpc: rpc, cause: cause}
-	what, list := "tool", "ToolsService.ListTools"
-	switch r {
-	case reasonPromptNotFound:
-		what, list = "prompt", "PromptsService.ListPrompts"
-	case reasonResourceNotFound:
-		what, list = "resource", "ResourcesService.ListResources"
-	case reasonTaskNotFound:
-		f.message = s.aboutTarget("the server does not know a task " + quote(s.name) + "; it may have ended so long ago that the server forgot it, or belong to another target or mcp-bridge-affinity")
-		return f
-	default:
-	}
-	f.message = s.aboutTarget("there is no " + what + " " + quote(s.name) + "; " + list + " lists those it has")
-	return f
-}
-
-// badReply is a result that does not have the form its method requires.
-func (s scope) badReply(cause error) *failure {
-	text := "the server's result does not have the form that MCP requires"
-	if form, ok := errors.AsType[*convert.FormError](cause); ok {
-		text += ": " + form.Problem
-	}
-	return &failure{reason: reasonUpstreamProtocol, message: s.about(text + "; report it to the server's maintainer"), cause: cause}
 }

@@ -33,7 +33,7 @@ func received(ctx context.Context, err error, want expectation) error {
 			f = refuse(reasonJSONInvalid, bad.description)
 		}
 	case rpc.Code() == connect.CodeResourceExhausted:
-		f = refuse(reasonTooLarge, fmt.Sprintf("the request message is larger than %d bytes, the bridge's listen.max_request_bytes; send less or raise it", want.limit))
+		f = refuse(reasonTooLarge, overLimit(rpc.Message(), want.limit))
 	case rpc.Code() == connect.CodeDeadlineExceeded && want.timeout > 0:
 		f = refuse(reasonTimeout, fmt.Sprintf("the request message did not arrive within %v of its headers; send it without pauses", want.timeout))
 	case rpc.Code() == connect.CodeDeadlineExceeded:
@@ -46,12 +46,36 @@ func received(ctx context.Context, err error, want expectation) error {
 		f = refuse(reasonInvalidParams, "this call takes exactly one request message, and the request held none or more than one; send one")
 		f.code = connect.CodeUnimplemented // as gRPC requires
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		f = refuse(reasonInvalidParams, "the request ended before its message was complete")
+		f = refuse(reasonInvalidParams, "the request ended before its message was complete; in streams each message has five bytes before it, flags and length, which the body may lack")
 	default:
 		f = refuse(reasonInvalidParams, framingMistake(rpc.Message()))
 	}
 	f.cause = err
+	if f.reason == reasonJSONInvalid {
+		f.cause = nil // which says the same
+	}
 	return scope{}.build(f)
+}
+
+// overLimit says that a message is over the limit. Where the four bytes of its
+// length are text it may be JSON without the envelope that streams need, as
+// people send it by hand.
+func overLimit(text string, limit int) string {
+	var size uint32
+	if _, err := fmt.Sscanf(text, "message size %d is", &size); err == nil && isText(size) {
+		return fmt.Sprintf("the body lacks Connect's envelope, the five bytes with flags and length before each message of a stream, or the request message is larger than %d bytes, the bridge's listen.max_request_bytes; send the envelope, or send less, or raise the limit", limit)
+	}
+	return fmt.Sprintf("the request message is larger than %d bytes, the bridge's listen.max_request_bytes; send less or raise it", limit)
+}
+
+// isText reports whether the four bytes of a length are ASCII text.
+func isText(size uint32) bool {
+	for ; size > 0; size >>= 8 {
+		if c := byte(size); c > '~' || c < ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return false
+		}
+	}
+	return true
 }
 
 // framingMistake says what is wrong with the bytes around the message, which

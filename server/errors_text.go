@@ -1,11 +1,15 @@
 package server
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/server/internal/convert"
 )
 
 // about begins a text with the target and the call.
@@ -100,4 +104,32 @@ func cutExact(text string, limit int) string {
 		limit--
 	}
 	return text[:limit]
+}
+
+// notFound replaces an error about a name that the server's own fresh list
+// does not have.
+func (s scope) notFound(r reason, rpc *jsonrpc.Error, cause error) *failure {
+	f := &failure{reason: r, rpc: rpc, cause: cause}
+	what, list := "tool", "ToolsService.ListTools"
+	switch r {
+	case reasonPromptNotFound:
+		what, list = "prompt", "PromptsService.ListPrompts"
+	case reasonResourceNotFound:
+		what, list = "resource", "ResourcesService.ListResources"
+	case reasonTaskNotFound:
+		f.message = s.aboutTarget("the server does not know a task " + quote(s.name) + "; it may have ended so long ago that the server forgot it, or belong to another target or mcp-bridge-affinity")
+		return f
+	default:
+	}
+	f.message = s.aboutTarget("there is no " + what + " " + quote(s.name) + "; " + list + " lists those it has")
+	return f
+}
+
+// badReply is a result that does not have the form its method requires.
+func (s scope) badReply(cause error) *failure {
+	text := "the server's result does not have the form that MCP requires"
+	if form, ok := errors.AsType[*convert.FormError](cause); ok {
+		text += ": " + form.Problem
+	}
+	return &failure{reason: reasonUpstreamProtocol, message: s.about(text + "; report it to the server's maintainer"), cause: cause}
 }

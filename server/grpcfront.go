@@ -174,7 +174,7 @@ func (f *grpcFront) refuse(wire grpc.ServerStream, procedure string, start time.
 			f.observe(ctx, Outcome{Procedure: known, Reason: string(refused.reason)})
 		}
 		f.access.write(ctx, f.access.level(procedure, true), []slog.Attr{
-			slog.String("procedure", cut(procedure, 128)), slog.String("protocol", info.Protocol), slog.String("peer", info.PeerAddr), slog.Duration("took", time.Since(start)),
+			slog.String("procedure", cut(procedure, 128)), slog.String("protocol", info.Protocol), slog.String("peer", info.PeerAddr), tookAttr(time.Since(start)),
 			slog.String("reason", string(refused.reason)), slog.String("error", refused.message), slog.String("code", rpc.Code().String()),
 		})
 	})

@@ -166,7 +166,7 @@ func plain(req *http.Request) *http.Request {
 func (r *router) explain(x *exchange, req *http.Request, start time.Time) {
 	status := x.bare
 	x.bare = 0
-	f := refuse(reasonInvalidParams, "the content-type is not one that this method takes; use application/json or application/proto for Connect, application/connect+json or application/connect+proto for its streams, application/grpc or application/grpc-web")
+	f := refuse(reasonInvalidParams, "the content-type is not one that this method takes; "+mediaTypes(r.procedures[req.URL.Path]))
 	switch {
 	case status == http.StatusMethodNotAllowed:
 		f = refuse(reasonMethodNotSupported, "this HTTP method is not possible here; use "+x.Header().Get("Allow"))
@@ -183,6 +183,14 @@ func (r *router) explain(x *exchange, req *http.Request, start time.Time) {
 		_ = r.errors.Write(statusWriter{x, status}, untyped, rpc) // an error here means that the caller has gone
 		r.record(ctx, req, start, rpc.Code(), f.reason, f.message)
 	})
+}
+
+// mediaTypes names the content types of a procedure.
+func mediaTypes(route *route) string {
+	if route != nil && route.stream != connect.StreamTypeUnary {
+		return "it streams: use application/connect+json or application/connect+proto for Connect, with Connect's five bytes before each message, or application/grpc or application/grpc-web"
+	}
+	return "use application/json or application/proto for Connect, application/grpc or application/grpc-web"
 }
 
 // statusWriter answers with a status of its own.
@@ -202,7 +210,7 @@ func (r *router) record(ctx context.Context, req *http.Request, start time.Time,
 	}
 	r.access.write(ctx, r.access.level(req.URL.Path, true), []slog.Attr{
 		slog.String("procedure", cut(req.URL.Path, 128)), slog.String("http_method", cut(req.Method, 16)),
-		slog.String("protocol", protocolOf(req, true).name()), slog.String("peer", req.RemoteAddr), slog.Duration("took", time.Since(start)),
+		slog.String("protocol", protocolOf(req, true).name()), slog.String("peer", req.RemoteAddr), tookAttr(time.Since(start)),
 		slog.String("reason", string(why)), slog.String("error", text), slog.String("code", code.String()),
 	})
 }

@@ -121,6 +121,7 @@ func (q *questions) listen(receive func() (*pb.CallToolInteractiveRequest, error
 // upstream sends the call so that its questions come here.
 func (q *questions) upstream(call *toolCall) upstream {
 	u := call.upstream()
+	u.answers = q.asksForAny()
 	u.visits = false // they are asked about here
 	u.lease = func(ctx context.Context, found *targets.Target) (*pool.Lease, error) {
 		who, err := callerOf(ctx, found)

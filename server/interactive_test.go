@@ -265,3 +265,24 @@ func TestWithoutACapabilityAnInteractiveCallIsAnyOther(t *testing.T) {
 		}
 	})
 }
+
+func TestAnUnknownToolOfALegacyServerMayNeedAnInteractiveCall(t *testing.T) {
+	const hint = "use CallToolInteractive"
+	for name, era := range eras {
+		b := one(t, asker(era)).ready()
+		_, err := b.tools(overGRPC).CallTool(t.Context(), &pb.CallToolRequest{Name: "nope"})
+		wantError(t, err, connect.CodeNotFound, reasonToolNotFound, "ListTools")
+		if got := strings.Contains(err.Error(), hint); got != (era == mcptest.Legacy) {
+			t.Errorf("%s: %v", name, err)
+		}
+		d := b.interactive(t.Context(), overGRPC)
+		d.send(&pb.CallToolInteractiveRequest{Message: &pb.CallToolInteractiveRequest_Start{Start: &pb.CallToolStreamRequest{
+			Call: &pb.CallToolRequest{Name: "nope", ClientCapabilities: everything()},
+		}}})
+		_, err = d.next()
+		wantError(t, err, connect.CodeNotFound, reasonToolNotFound, "ListTools")
+		if strings.Contains(err.Error(), hint) {
+			t.Errorf("%s: a caller that does so is told to: %v", name, err)
+		}
+	}
+}

@@ -77,11 +77,12 @@ func (s *Server) report(next connect.ServerFunc) connect.ServerFunc {
 				info.ResponseHeader().Set(HeaderTraceID, id)
 			}
 		}
-		err := next(ctx, spec, stream)
+		left := &note{}
+		err := next(context.WithValue(ctx, noteKey{}, left), spec, stream)
 		if err != nil && isGet(ctx) {
 			info.ResponseHeader().Set("Cache-Control", "no-store")
 		}
-		s.ended(ctx, spec, info, err, time.Since(start))
+		s.ended(ctx, spec, info, left, err, time.Since(start))
 		return err
 	}
 }

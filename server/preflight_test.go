@@ -129,6 +129,9 @@ func TestRequestsThatDoNotGetAsFarAsACallHaveAuthoredErrors(t *testing.T) {
 		{watch, connectStream, "x", "", "", "unimplemented", "INVALID_PARAMS", "exactly one request message"},
 		{watch, connectStream, "x", "", frame(0x10, "{}"), "invalid_argument", "INVALID_PARAMS", "flags"},
 		{watch, connectStream, "x", "", frame(2, "x"), "invalid_argument", "INVALID_PARAMS", "last frame"},
+		{watch, connectStream, "x", "", `{"target": "shop"}`, "resource_exhausted", "TOO_LARGE", "the body lacks Connect's envelope, the five bytes"},
+		{watch, connectStream, "x", "", "\x00\x10\x00\x00\x00", "resource_exhausted", "TOO_LARGE", "the request message is larger than"},
+		{watch, connectStream, "x", "", "{}", "invalid_argument", "INVALID_PARAMS", "five bytes before it"},
 		{callTool, web, "grpc-timeout", "secret", frame(0, message), "3", "INVALID_PARAMS", "grpc-timeout: is not a number"},
 		{callTool, web, "grpc-timeout", "123456789S", frame(0, message), "3", "INVALID_PARAMS", "eight digits"},
 		{callTool, web, "grpc-encoding", "secret", frame(1, message), "12", "INVALID_PARAMS", "grpc-encoding: names a compression"},
@@ -202,6 +205,10 @@ func TestBareStatusesCarryAnError(t *testing.T) {
 		if code, reason, message := connectAnswer(t, text); res.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(res.Header.Get("Accept-Post"), "application/json") || code != "invalid_argument" || reason != "INVALID_PARAMS" || !strings.Contains(message, "content-type") {
 			t.Errorf("%s: %s %v %s", contentType, res.Status, res.Header, text)
 		}
+	}
+	res, text = post(t, b.url+"/mcpbridge.v1.ToolsService/WatchTools", "application/json", `{}`)
+	if _, _, message := connectAnswer(t, text); res.StatusCode != http.StatusUnsupportedMediaType || !strings.Contains(message, "use application/connect+json or") || strings.Contains(message, "application/json") {
+		t.Errorf("a stream: %s %s", res.Status, text)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodHead, b.url+callTool, http.NoBody)
 	if err != nil {

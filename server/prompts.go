@@ -28,7 +28,7 @@ func (s promptsService) ListPrompts(ctx context.Context, req *pb.ListPromptsRequ
 
 // GetPrompt renders one prompt.
 func (s promptsService) GetPrompt(ctx context.Context, req *pb.GetPromptRequest) (*pb.GetPromptResponse, error) {
-	about := scope{method: "prompts/get", name: req.GetName(), target: req.GetTarget()}
+	about := scope{method: methodGetPrompt, name: req.GetName(), target: req.GetTarget()}
 	if req.GetName() == "" {
 		return nil, about.fail(ctx, refuseField(reasonInvalidParams, "name", "is empty; give the prompt's name as ListPrompts returns it"))
 	}

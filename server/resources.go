@@ -45,7 +45,7 @@ func (s resourcesService) ListResourceTemplates(ctx context.Context, req *pb.Lis
 
 // ReadResource reads one resource.
 func (s resourcesService) ReadResource(ctx context.Context, req *pb.ReadResourceRequest) (*pb.ReadResourceResponse, error) {
-	about := scope{method: "resources/read", name: req.GetUri(), target: req.GetTarget()}
+	about := scope{method: methodReadResource, name: req.GetUri(), target: req.GetTarget()}
 	if req.GetUri() == "" {
 		return nil, about.fail(ctx, refuseField(reasonInvalidParams, "uri", "is empty; give a URI as ListResources returns it, or one made from a template"))
 	}

@@ -217,7 +217,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.force(errForced)
 		return nil
 	}
-	s.log.LogAttrs(ctx, slog.LevelWarn, "shutdown timeout passed with calls in flight; they are cancelled")
 	s.force(errForced)
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), forcedGrace)
 	defer cancel()

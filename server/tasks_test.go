@@ -289,6 +289,16 @@ func (s *scripted) polls(t *testing.T, n int) {
 	}
 }
 
+// asks counts the subscriptions to the task that the server was asked for.
+func (s *scripted) asks() (n int) {
+	for _, e := range s.Entries("subscriptions/listen") {
+		if strings.Contains(string(e.Params()), "taskIds") {
+			n++
+		}
+	}
+	return n
+}
+
 func TestAWatchIsWokenByTheServer(t *testing.T) {
 	server := newTelling(`"status":"working","lastUpdatedAt":"1","pollIntervalMs":86400000`)
 	b := one(t, server.Server).ready()

@@ -12,11 +12,13 @@ import (
 
 // MCP methods that the bridge has to know of.
 const (
-	methodCallTool = "tools/call"
-	methodGetTask  = "tasks/get"
-	methodElicit   = "elicitation/create"
-	methodSample   = "sampling/createMessage"
-	methodRoots    = "roots/list"
+	methodCallTool     = "tools/call"
+	methodGetPrompt    = "prompts/get"
+	methodReadResource = "resources/read"
+	methodGetTask      = "tasks/get"
+	methodElicit       = "elicitation/create"
+	methodSample       = "sampling/createMessage"
+	methodRoots        = "roots/list"
 )
 
 // toolsService is mcpbridge.v1.ToolsService (2026-07-28 server/tools).

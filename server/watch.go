@@ -206,7 +206,7 @@ func nextChange(news *targets.News) (e watchEvent, ok bool) {
 func (w *watch[R]) refused(ctx context.Context, c *caller, found *targets.Target, err error) *failure {
 	f := w.about.classify(ctx, err)
 	e, ok := errors.AsType[*mcpclient.Error](err)
-	if !ok || w.about.name == "" || w.interest.Resources || !tellsOfResources(found) {
+	if !ok || w.about.name == "" || w.interest.Resources {
 		return f
 	}
 	if e.Kind != mcpclient.KindUnsupported && (e.Kind != mcpclient.KindRPC || !mayBeUnknown(e.RPC, f.reason)) {
@@ -217,15 +217,18 @@ func (w *watch[R]) refused(ctx context.Context, c *caller, found *targets.Target
 		return f
 	}
 	defer lease.Release()
+	if w.about.era = eraOfServer(lease.Client()); !tellsOfResources(lease.Client()) {
+		return f
+	}
 	if look := (lookup{reasonResourceNotFound, (*mcpclient.Client).KnowsResource}); c.absent(ctx, lease.Client(), w.about, look) {
 		return w.about.notFound(look.reason, e.RPC, err)
 	}
 	return f
 }
 
-// tellsOfResources reports whether a target's server declares that it tells of
-// changes of single resources.
-func tellsOfResources(found *targets.Target) bool {
-	server := found.Status().Server
+// tellsOfResources reports whether a server declares that it tells of changes
+// of single resources.
+func tellsOfResources(client *mcpclient.Client) bool {
+	server := client.Status().Server // that of the target may lag behind
 	return server != nil && string(memberOf(memberOf(server.Capabilities, "resources"), "subscribe")) == "true"
 }

@@ -23,12 +23,14 @@ import (
 type telling struct {
 	*scripted
 
-	opened, closed chan struct{} // a token for each subscription
-	tell           chan struct{} // has one subscription tell of a change
+	opened, closed chan struct{}   // a token for each subscription
+	tell           chan struct{}   // has one subscription tell of a change
+	end            chan error      // ends one, in good order with nil
+	ack            <-chan struct{} // a subscription is acknowledged once it is closed; nil = at once
 }
 
 func newTelling(state string) *telling {
-	s := &telling{scripted: newScripted(state), opened: make(chan struct{}, 100), closed: make(chan struct{}, 100), tell: make(chan struct{})}
+	s := &telling{scripted: newScripted(state), opened: make(chan struct{}, 100), closed: make(chan struct{}, 100), tell: make(chan struct{}), end: make(chan error)}
 	s.Handle["subscriptions/listen"] = func(ctx context.Context, r *mcptest.Request) (any, error) {
 		if !strings.Contains(string(r.Param("notifications")), `"taskIds":["t"]`) {
 			return r.Default(ctx)
@@ -39,11 +41,20 @@ func newTelling(state string) *telling {
 			params["_meta"] = map[string]any{"io.modelcontextprotocol/subscriptionId": r.ID}
 			r.Notify(method, params)
 		}
+		if s.ack != nil {
+			select {
+			case <-s.ack:
+			case <-ctx.Done():
+				return nil, mcptest.ErrSilent
+			}
+		}
 		send("notifications/subscriptions/acknowledged", map[string]any{"notifications": r.Param("notifications")})
 		for {
 			select {
 			case <-s.tell:
 				send("notifications/tasks", map[string]any{"taskId": "t", "status": "working"})
+			case err := <-s.end:
+				return mcptest.Raw(`{"resultType":"complete"}`), err
 			case <-ctx.Done():
 				return nil, mcptest.ErrSilent
 			}
@@ -199,7 +210,7 @@ func TestAFailureReachesEveryWatcherAsItsOwn(t *testing.T) {
 }
 
 func TestTasksAreSharedOnlyByWhoMaySeeThem(t *testing.T) {
-	for isolation, want := range map[targets.Isolation]int{targets.Shared: 3, targets.PerKey: 4, targets.PerCaller: 3, targets.PerCall: 6} {
+	for isolation, want := range map[targets.Isolation]int{targets.Shared: 3, targets.PerKey: 4, targets.PerCaller: 3, targets.PerCall: 0} {
 		t.Run(string(isolation), func(t *testing.T) {
 			server := newTelling(isWorking)
 			b := isolating(t, server.Server, isolation)
@@ -217,6 +228,9 @@ func TestTasksAreSharedOnlyByWhoMaySeeThem(t *testing.T) {
 			}
 			for range want {
 				<-server.opened
+			}
+			if n := server.Count("tasks/get"); isolation == targets.PerCall && n < 6 {
+				t.Errorf("%d polls for six watches that share nothing", n)
 			}
 			if n := len(server.opened); n != 0 {
 				t.Errorf("%d subscriptions more than %d", n, want)

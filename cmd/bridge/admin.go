@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -27,8 +26,9 @@ func figures(set *targets.Set) []bridgeotel.TargetFigures {
 }
 
 // startAdmin opens the admin listener, if there is to be one. stop ends it; it
-// comes last, so that the listener answers while everything else ends.
-func startAdmin(ctx context.Context, c config.Admin, metrics *bridgeotel.Metrics, set *targets.Set, log *slog.Logger) (s *admin.Server, stop func(), err error) {
+// comes last, so that the listener answers while everything else ends; closing
+// bounds it.
+func startAdmin(ctx, closing context.Context, c config.Admin, metrics *bridgeotel.Metrics, set *targets.Set, log *slog.Logger) (s *admin.Server, stop func(), err error) {
 	s = admin.New(admin.Options{
 		Metrics: metrics.Handler(),
 		Pprof:   c.Pprof,
@@ -47,13 +47,13 @@ func startAdmin(ctx context.Context, c config.Admin, metrics *bridgeotel.Metrics
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", c.Address)
 	if err != nil {
-		return nil, nil, fmt.Errorf("cannot listen at %s (listen.admin.address): %w", c.Address, err)
+		return nil, nil, cannotListen(c.Address, "listen.admin.address", "--admin", err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	log.InfoContext(ctx, "the admin listener is open", "address", listener.Addr().String(), "pprof", c.Pprof)
 	return s, func() {
-		ending(ctx, log, "admin listener", adminBudget, s.Shutdown)
+		ending(closing, log, "admin listener", adminBudget, s.Shutdown)
 		if err := <-served; err != nil {
 			log.WarnContext(ctx, "the admin listener failed", "error", err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -88,5 +89,24 @@ func TestTheComposeFileFitsWhatItMounts(t *testing.T) {
 	}
 	if !mounted {
 		t.Errorf("Grafana looks for dashboards at %s, where none are mounted", providers.Providers[0].Options.Path)
+	}
+}
+
+// Watches last as long as their callers want, and end as if they failed.
+func TestQueriesAboutTimeAndFailuresLeaveWatchesOut(t *testing.T) {
+	for _, path := range []string{deployed + "grafana/dashboards/mcpbridge.json", "../../docs/observability.md"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		queries := regexp.MustCompile(`rpc_server_call_duration_seconds_(bucket|count)[^\[]*\[[0-9$]`).FindAllString(strings.ReplaceAll(string(text), "grpc[.]", "grpc."), -1)
+		if len(queries) == 0 {
+			t.Errorf("%s has no query", path)
+		}
+		for _, q := range queries {
+			if of := strings.Contains(q, "_bucket") || strings.Contains(q, "error_type"); of && !strings.Contains(q, `.*/Watch.*|grpc.reflection.*`) {
+				t.Errorf("%s: %s counts watches", path, q)
+			}
+		}
 	}
 }

@@ -30,15 +30,18 @@ func blocks(t *testing.T, path, language string) []string {
 	return out
 }
 
-func TestTheReadmesGoCodeStandsInTheExample(t *testing.T) {
-	example, err := os.ReadFile("../../examples/goclient/main.go")
-	if err != nil {
-		t.Fatal(err)
+func TestTheReadmesGoCodeStandsInTheExamples(t *testing.T) {
+	var unindented strings.Builder
+	for _, name := range []string{"goclient", "interactive"} {
+		example, err := os.ReadFile("../../examples/" + name + "/main.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		unindented.WriteString(strings.ReplaceAll("\n"+string(example), "\n\t", "\n"))
 	}
-	unindented := strings.ReplaceAll("\n"+string(example), "\n\t", "\n")
 	for _, block := range blocks(t, "../../README.md", "go") {
-		if !strings.Contains(unindented, block) {
-			t.Errorf("this code of README.md is not in the example that is tested:\n%s", block)
+		if !strings.Contains(unindented.String(), block) {
+			t.Errorf("this code of README.md is not in an example that is tested:\n%s", block)
 		}
 	}
 }

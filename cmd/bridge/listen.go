@@ -14,14 +14,14 @@ type listeners struct{ all, grpc net.Listener }
 func listen(ctx context.Context, c config.Listen) (l listeners, err error) {
 	var lc net.ListenConfig
 	if l.all, err = lc.Listen(ctx, "tcp", c.Address); err != nil {
-		return l, fmt.Errorf("cannot listen at %s (listen.address): %w", c.Address, err)
+		return l, cannotListen(c.Address, "listen.address", "--listen", err)
 	}
 	if c.GRPC.Address == "" {
 		return l, nil
 	}
 	if l.grpc, err = lc.Listen(ctx, "tcp", c.GRPC.Address); err != nil {
 		_ = l.all.Close() // nothing has used it
-		return l, fmt.Errorf("cannot listen at %s (listen.grpc.address): %w", c.GRPC.Address, err)
+		return l, cannotListen(c.GRPC.Address, "listen.grpc.address", "", err)
 	}
 	return l, nil
 }

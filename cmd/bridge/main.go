@@ -2,6 +2,7 @@
 //
 //	bridge serve --demo
 //	bridge serve --config bridge.yaml
+//	bridge check --config bridge.yaml
 //	bridge demo-server --http 127.0.0.1:8081
 //	bridge version
 package main
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		SilenceErrors: true,
 		Version:       version,
 	}
-	root.AddCommand(serveCommand(), demoServerCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), demoServerCommand(), versionCommand())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -11,7 +11,6 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
@@ -45,14 +44,20 @@ func serveCommand() *cobra.Command {
 			return serve(cmd.Context(), cfg, r, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	flags.addFiles(cmd)
 	f := cmd.Flags()
-	f.StringVar(&flags.config, "config", "", "configuration file (YAML)")
-	f.StringVar(&flags.mcpJSON, "mcp-json", "", "file in the common mcpServers format; its servers are added as targets")
 	f.StringVar(&flags.listen, "listen", "", "listen address, in place of the configured one")
 	f.StringVar(&flags.admin, "admin", "", "address of the admin listener, in place of the configured one")
 	f.BoolVar(&flags.demo, "demo", false, "add the built-in MCP server as the target \"demo\"")
 	f.BoolVar(&flags.insecure, "insecure", false, "allow an address that others can reach although nothing authenticates them")
 	return cmd
+}
+
+// addFiles adds the flags that name files.
+func (f *serveFlags) addFiles(cmd *cobra.Command) {
+	set := cmd.Flags()
+	set.StringVar(&f.config, "config", "", "configuration file (YAML)")
+	set.StringVar(&f.mcpJSON, "mcp-json", "", "file in the common mcpServers format; its servers are added as targets")
 }
 
 // load makes the configuration out of files and flags.
@@ -104,9 +109,6 @@ func (f *serveFlags) load() (*config.Config, error) {
 	return cfg, cfg.Validate()
 }
 
-// telemetryBudget bounds the last export, whatever time the drain took.
-const telemetryBudget = 5 * time.Second
-
 // serve wires everything together, runs until ctx ends, and takes it down in
 // reverse. r lacks what is made here.
 func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr io.Writer) error {
@@ -118,17 +120,25 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	level := new(slog.LevelVar)
 	level.Set(levelOf(cfg.Log))
 	log := newLogger(cfg.Log.Format, level, stderr)
+	closing, release := closingOf(ctx)
+	defer release()
+	serving := false
+	defer func() {
+		if serving {
+			log.InfoContext(ctx, "stopped")
+		}
+	}()
 	telemetry, err := bridgeotel.Setup(ctx, bridgeotel.Options{Logger: log, Version: version, OwnTraces: !cfg.Telemetry.TrustRemote})
 	if err != nil {
 		return err
 	}
-	defer ending(ctx, log, "telemetry", telemetryBudget, telemetry.Shutdown)
+	defer ending(closing, log, "telemetry", telemetryBudget, telemetry.Shutdown)
 	otel.SetErrorHandler(telemetry)
 	metrics, err := bridgeotel.SetupMetrics(ctx, bridgeotel.MetricsOptions{Logger: log, Version: version, Prometheus: cfg.Listen.Admin.Address != ""})
 	if err != nil {
 		return err
 	}
-	defer ending(ctx, log, "metrics", telemetryBudget, metrics.Shutdown)
+	defer ending(closing, log, "metrics", telemetryBudget, metrics.Shutdown)
 	if err := metrics.ObserveSpans(telemetry.Spans); err != nil {
 		return err
 	}
@@ -155,12 +165,15 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 		Interceptors:    interceptors,
 		TraceID:         telemetry.TraceID,
 		Access:          accessOf(cfg.Log),
-		Observe:         func(ctx context.Context, o server.Outcome) { metrics.RPCEnded(ctx, o.Procedure, o.Target, o.Reason) },
+		Observe: func(ctx context.Context, o server.Outcome) {
+			metrics.RPCEnded(ctx, o.Procedure, o.Target, o.Reason)
+			telemetry.RPCEnded(ctx, o.Target)
+		},
 	})
 	if err != nil {
 		return err
 	}
-	adm, stopAdmin, err := startAdmin(ctx, cfg.Listen.Admin, metrics, set, log)
+	adm, stopAdmin, err := startAdmin(ctx, closing, cfg.Listen.Admin, metrics, set, log)
 	if err != nil {
 		return err
 	}
@@ -173,6 +186,7 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	set.Start()
 	r.set, r.level, r.log = set, level, log
 	stopReloading := r.start(ctx)
+	serving = true
 	served := make(chan error, 2)
 	go func() { served <- srv.Serve(listeners.all) }()
 	if listeners.grpc != nil {
@@ -192,12 +206,8 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 	adm.SetState(admin.StateDraining)
 	stopReloading()
 	// callers first, then the connections they used
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Shutdown.Timeout)
-	defer cancel()
-	if err := srv.Shutdown(limit); err != nil {
-		log.WarnContext(ctx, "calls were cut off at the shutdown limit", "limit", cfg.Shutdown.Timeout, "error", err)
-	}
-	ending(ctx, log, "targets", targetsBudget, set.Close)
+	drain(closing, log, srv, cfg.Shutdown.Timeout)
+	ending(closing, log, "targets", targetsBudget, set.Close)
 	return failed
 }
 
@@ -226,20 +236,6 @@ func supervisor() []string {
 	return []string{self, superviseArg}
 }
 
-// targetsBudget bounds the end of sessions and child processes; a child that
-// does not go by itself is killed within its restart.stop_timeout.
-const targetsBudget = 30 * time.Second
-
-// ending ends one part; what does not end in time is cut off, which is worth a
-// line but no failure of the program.
-func ending(ctx context.Context, log *slog.Logger, part string, budget time.Duration, end func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
-	defer cancel()
-	if err := end(ctx); err != nil {
-		log.WarnContext(ctx, "shutdown was not clean", "part", part, "error", err)
-	}
-}
-
 // levelOf is what a configuration says of the log; info if that is wrong.
 func levelOf(c config.Log) slog.Level {
 	var level slog.Level
@@ -247,11 +243,21 @@ func levelOf(c config.Log) slog.Level {
 	return level
 }
 
+// durationsAsText writes durations as the text format does, such as "4.78s"; in
+// JSON they would be nanoseconds without a unit.
+func durationsAsText(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}
+
 // newLogger makes the program's logger; every line of a call has its trace id.
 func newLogger(format config.LogFormat, level slog.Leveler, w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	var h slog.Handler = slog.NewTextHandler(w, options)
 	if format == config.FormatJSON {
+		options.ReplaceAttr = durationsAsText
 		h = slog.NewJSONHandler(w, options)
 	}
 	return slog.New(bridgeotel.LogHandler(h))

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,6 +11,8 @@ import (
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
+	"connectrpc.com/connect/v2/connectproto"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	mcpbridgev1 "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
@@ -20,7 +23,7 @@ func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := run(ctx); err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, connect.CodeOf(err), err)
+		_, _ = fmt.Fprintln(os.Stderr, reasonOf(err), err)
 		os.Exit(1) //nolint:gocritic // the deadline ends with the process
 	}
 }
@@ -42,4 +45,17 @@ func run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// reasonOf is what a program branches on: TOOL_NOT_FOUND, TIMEOUT and so on.
+func reasonOf(err error) string {
+	if rpc, ok := errors.AsType[*connect.Error](err); ok {
+		for _, detail := range rpc.Details() {
+			message, err := connectproto.UnmarshalErrorDetail(detail)
+			if info, ok := message.(*errdetails.ErrorInfo); ok && err == nil {
+				return info.GetReason()
+			}
+		}
+	}
+	return ""
 }

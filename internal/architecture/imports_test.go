@@ -21,6 +21,7 @@ const module = "github.com/mcpbridge/mcpbridge/"
 var allowed = map[string][]string{
 	"cmd/bridge":              {"internal/admin", "internal/config", "internal/demo", "internal/targets", "mcpclient", "mcpclient/transport", "otel", "server"},
 	"examples/goclient":       {"gen/mcpbridge/v1", "gen/mcpbridge/v1/mcpbridgev1connect"},
+	"examples/interactive":    {"gen/mcpbridge/v1", "gen/mcpbridge/v1/mcpbridgev1connect"},
 	"internal/admin":          nil,
 	"internal/balance":        {"mcpclient/transport"},
 	"internal/config":         nil,
@@ -41,7 +42,7 @@ var allowed = map[string][]string{
 var reserved = map[string][]string{
 	"connectrpc.com":                                   {"examples", "otel", "server"},
 	"google.golang.org/protobuf":                       {"examples", "server"},
-	"google.golang.org/genproto":                       {"server"},
+	"google.golang.org/genproto":                       {"examples", "server"},
 	"google.golang.org/grpc":                           {"server"},
 	"go.opentelemetry.io":                              {"cmd/bridge", "otel"},
 	"github.com/prometheus":                            {"otel"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -72,7 +73,7 @@ func (d *decoder) object(n *node, v reflect.Value, key string) {
 		if i >= 0 {
 			d.value(f.value, v.Field(i), join(key, f.name))
 		} else if !d.lenient {
-			d.addAt(f.at, key, "unknown key %q; %s", f.name, suggest(f.name, fieldNames(v.Type())))
+			d.addAt(f.at, key, "unknown key %q; %s", f.name, cmp.Or(foreign(v.Type(), f.name), suggest(f.name, fieldNames(v.Type()))))
 		}
 	}
 }

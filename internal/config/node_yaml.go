@@ -30,7 +30,7 @@ func parseYAML(data []byte, r *report) *node {
 		if e, ok := errors.AsType[yaml.Error](err); ok {
 			text, at = e.GetMessage(), tokenPlace(e.GetToken())
 		}
-		r.addAt(at, "", "not valid YAML: %s", text)
+		r.addAt(at, "", "not valid YAML: %s%s", text, yamlHint(lineOf(data, at.line)))
 		return nil
 	}
 	var body ast.Node
@@ -69,6 +69,16 @@ func parseYAMLFile(data []byte) (file *ast.File, err error) {
 		}
 	}()
 	return parser.ParseBytes(data, 0)
+}
+
+// lineOf returns a line by its number, "" for none.
+func lineOf(data []byte, number int) string {
+	for line := range bytes.Lines(data) {
+		if number--; number == 0 {
+			return string(line)
+		}
+	}
+	return ""
 }
 
 func tokenPlace(t *token.Token) position {

@@ -39,3 +39,20 @@ func checkProblems(t *testing.T, problems []problem) {
 		})
 	}
 }
+
+func TestMistakesOfFormatSayWhatToDo(t *testing.T) {
+	for text, want := range map[string]string{
+		ofTarget("command: [x, --r=${A:-b}]"):                                       `f:3:`,
+		ofTarget("command: [x, --r=${A:-b}] "):                                      `; inside of [...] and {...} put quotes around a value that holds ${...}`,
+		ofTarget("url: http://h/\nheaders: {Authorization: Bearer ${TOKEN:-none}}"): `put quotes around a value`,
+		"targets:\n\tt:\n\t\turl: http://h/\n":                                      `; indent with spaces, not with tabs`,
+		"targets:\n  t:\n  \turl: http://h/\n":                                      `; indent with spaces, not with tabs`,
+		"mcpServers: {a: {command: x}}":                                             `unknown key "mcpServers"; a file in that format is read by --mcp-json FILE`,
+		ofTarget("command: [x]\nargs: [a]"):                                         `unknown key "args"; arguments belong into command: [PROGRAM, ARGUMENT, ...]`,
+	} {
+		_, err := Parse("f", []byte(text), testEnv())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 )
 
@@ -50,4 +51,27 @@ func editDistance(a, b string) int {
 		}
 	}
 	return rows[len(a)][len(b)]
+}
+
+// foreign says what to do with a key of the mcpServers format; "" for others.
+func foreign(in reflect.Type, name string) string {
+	switch {
+	case in == reflect.TypeFor[Config]() && name == "mcpServers":
+		return "a file in that format is read by --mcp-json FILE; here the servers stand under targets"
+	case in == reflect.TypeFor[Target]() && name == "args":
+		return "arguments belong into command: [PROGRAM, ARGUMENT, ...]"
+	}
+	return ""
+}
+
+// yamlHint says what is behind some errors of the YAML parser, whose texts are
+// about its grammar; line is the one that it names.
+func yamlHint(line string) string {
+	switch {
+	case strings.Contains(line, "${") && strings.ContainsAny(line, "[{"):
+		return "; inside of [...] and {...} put quotes around a value that holds ${...}"
+	case strings.HasPrefix(strings.TrimLeft(line, " "), "\t"):
+		return "; indent with spaces, not with tabs"
+	}
+	return ""
 }

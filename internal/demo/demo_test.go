@@ -92,7 +92,7 @@ func TestEveryToolIsListedWithItsSchemas(t *testing.T) {
 		}
 		ascii = ascii && strings.IndexFunc(tool.Description, func(c rune) bool { return c > 127 }) < 0
 	}
-	if diff := cmp.Diff([]string{"add", "big_number", "countdown", "echo", "fail", "image", "meta", "slow"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"add", "ask_name", "big_number", "countdown", "echo", "fail", "image", "meta", "slow"}, names); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if ascii {

@@ -8,5 +8,6 @@
 //
 //	demo.go       options, the server, the ways to run it
 //	tools.go      the tools and their schemas
+//	ask.go        the tool that asks its caller
 //	resources.go  the resource, the template, the prompt and completion
 package demo

@@ -95,6 +95,7 @@ func addTools(s *mcp.Server) {
 		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false}`),
 		Annotations: readOnly(),
 	}, meta)
+	addAskName(s)
 }
 
 func meta(_ context.Context, req *mcp.CallToolRequest, _ *struct{}) (*mcp.CallToolResult, error) {

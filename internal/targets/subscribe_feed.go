@@ -20,7 +20,8 @@ type feeds struct {
 	byKey map[feedKey]*feed
 	calls uint64 // feeds that are shared with nobody
 	over  bool
-	err   error // with over: the end of later subscriptions
+	err   error         // with over: the end of later subscriptions
+	gone  chan struct{} // closed by end; nil = nobody has asked for it
 }
 
 // feedKey says who shares a feed.
@@ -150,6 +151,9 @@ func (fs *feeds) end(err error, next *Target) {
 		return
 	}
 	fs.over, fs.err = true, err
+	if fs.gone != nil {
+		close(fs.gone)
+	}
 	var all []*Subscription
 	for _, f := range fs.byKey {
 		for s := range f.watchers {
@@ -169,6 +173,26 @@ func (fs *feeds) end(err error, next *Target) {
 			s.fail(end)
 		}
 	}
+}
+
+// ended returns a channel that is closed by end.
+func (fs *feeds) ended() <-chan struct{} {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.gone == nil {
+		fs.gone = make(chan struct{})
+		if fs.over {
+			close(fs.gone)
+		}
+	}
+	return fs.gone
+}
+
+// why is the reason that end was given.
+func (fs *feeds) why() error {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.err
 }
 
 // leave removes a subscription.

@@ -25,8 +25,6 @@ const (
 	// shortLived is for how long a subscription has to stay open for the pauses
 	// between attempts to begin anew.
 	shortLived = 10 * time.Second
-	// touchWait bounds the wait for a place in a full pool.
-	touchWait = time.Second
 )
 
 // run keeps open what the watchers of a feed need, until there are none.
@@ -162,7 +160,7 @@ func (f *feed) rest() {
 			sooner(now)
 		}
 	}
-	touchEvery := f.touchEvery()
+	touchEvery := f.target.touchEvery()
 	if touchEvery > 0 {
 		sooner(f.touched.Add(touchEvery))
 	}
@@ -179,7 +177,8 @@ func (f *feed) rest() {
 	case <-timeUp:
 	}
 	if touchEvery > 0 && time.Since(f.touched) >= touchEvery {
-		f.touch()
+		f.touched = time.Now()
+		f.target.touch(f.ctx, f.key.Key)
 	}
 }
 
@@ -196,26 +195,6 @@ func (f *feed) closeLingering() {
 	for len(f.lingering) > 0 && !time.Now().Before(f.lingering[0].until) {
 		f.lingering[0].sub.Close()
 		f.lingering = slices.Delete(f.lingering, 0, 1)
-	}
-}
-
-// touchEvery is how often a connection has to be used so that it is not taken
-// for idle; 0 = it need not be. A lease for good would take the place of a call.
-func (f *feed) touchEvery() time.Duration {
-	c := &f.target.config.Pool
-	if c.Isolation != PerKey && c.Isolation != PerCaller {
-		return 0 // a shared connection stays, and that of one call is leased
-	}
-	return c.IdleTimeout / 3
-}
-
-// touch uses the connection of the key.
-func (f *feed) touch() {
-	f.touched = time.Now()
-	ctx, cancel := context.WithTimeout(f.ctx, touchWait)
-	defer cancel()
-	if lease, err := f.target.pool.Acquire(ctx, pool.Request{Key: f.key.Key}); err == nil {
-		lease.Release()
 	}
 }
 

@@ -8,9 +8,10 @@
 // target; isolation.go who shares connections; build.go and options.go
 // configuration to transport and clients; gate.go when a connection may be
 // attempted; environ.go what a child process is given; serverlog.go what servers
-// log; watch.go changes of targets; subscribe.go what a watcher of a server's
-// changes gets, subscribe_feed.go what watchers share, subscribe_update.go who is
-// told that a resource changed, subscribe_run.go what is kept open for them.
+// log; watch.go changes of targets; attend.go a target under a watch;
+// subscribe.go what a watcher of a server's changes gets, subscribe_feed.go what
+// watchers share, subscribe_update.go who is told that a resource changed,
+// subscribe_run.go what is kept open for them.
 package targets
 
 import (

@@ -29,6 +29,15 @@ func TestMain(m *testing.M) {
 		"quitter": func() *mcptest.Server {
 			return &mcptest.Server{Era: mcptest.Legacy, Initialize: mcptest.Exit(3)}
 		},
+		"fragile": func() *mcptest.Server {
+			return &mcptest.Server{Era: mcptest.Legacy, Tools: []mcptest.Tool{{Name: "die", Call: mcptest.Exit(3)}, {Name: "hang", Call: mcptest.Silence()}, {Name: "hi"}}}
+		},
+		"stubborn": func() *mcptest.Server {
+			return &mcptest.Server{
+				Era: mcptest.Legacy, Stdio: mcptest.StdioOptions{IgnoreEOF: true, IgnoreTERM: true},
+				Tools: []mcptest.Tool{{Name: "hang", Call: mcptest.Silence()}},
+			}
+		},
 		"legacy": func() *mcptest.Server {
 			return &mcptest.Server{Era: mcptest.Legacy, Stdio: mcptest.StdioOptions{Stderr: []string{"ready to serve"}}, Tools: []mcptest.Tool{
 				{Name: "env", Call: func(context.Context, *mcptest.Request) (any, error) {

@@ -74,3 +74,16 @@ func TestTheLastLinesAreLoggedWithTheEndOfAProcess(t *testing.T) {
 		})
 	}
 }
+
+func TestAProcessThatPrintsTextAndEndsIsSaidToDoSo(t *testing.T) {
+	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
+		c := &Command{Path: "sh", Args: []string{"-c", "echo hello " + secret + " there"}, Supervisor: child("", "").Supervisor, Redact: hide}
+		conn := dial(t, c, nil)
+		<-conn.Done()
+		_, err := conn.Call(t.Context(), legacy(1, "x"))
+		const want = `the server process has ended (exit status 0) after it wrote to stdout what is no JSON-RPC message: hello [redacted] there; check that the command starts an MCP server`
+		if e, ok := errors.AsType[*Error](err); !ok || e.Message != want || e.Error() != want {
+			t.Errorf("error: %v", err)
+		}
+	})
+}

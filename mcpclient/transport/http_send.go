@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -208,6 +209,9 @@ func (c *httpConn) deleteSession(ctx context.Context, session, version string) {
 }
 
 func errLost(message string, cause error) error {
+	if errors.Is(cause, io.EOF) {
+		cause = nil // which the message says better
+	}
 	return &Error{Kind: Lost, Message: message, Err: cause}
 }
 

@@ -280,13 +280,13 @@ func (s *mux) Err() error {
 	return s.err
 }
 
-// notSent says the same as err, of a message that came too late.
+// notSent says the same as err, of a message that came too late and was not sent.
 func notSent(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Kind == Closed || e.Kind == NotSent {
 		return err
 	}
-	return &Error{Kind: NotSent, Message: e.Message + "; the message was not sent", Err: e.Err}
+	return &Error{Kind: NotSent, Message: e.Message, Err: e.Err}
 }
 
 // limiter keeps one kind of warning from flooding the log.

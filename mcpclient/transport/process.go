@@ -96,7 +96,7 @@ func (p *processConn) reason(err error) error {
 		p.lastWords()
 		return p.errEnded(err)
 	case <-timer.C:
-		return errLost("the server process has closed its output", err)
+		return p.errGone("the server process has closed its output", "", err)
 	}
 }
 
@@ -107,7 +107,12 @@ func (p *processConn) ended() error {
 	defer timer.Stop()
 	select {
 	case <-p.exited:
-		return p.errEnded(nil)
+		select { // its last output may tell more
+		case <-p.Stream.Done():
+			return p.Err()
+		case <-timer.C:
+			return p.errEnded(nil)
+		}
 	case <-p.Stream.Done():
 		return p.Err()
 	case <-timer.C:
@@ -116,7 +121,15 @@ func (p *processConn) ended() error {
 }
 
 func (p *processConn) errEnded(cause error) error {
-	return errLost("the server process has ended ("+p.how()+"); its stderr may say why", cause)
+	return p.errGone("the server process has ended ("+p.how()+")", "; its stderr may say why", cause)
+}
+
+// errGone is a loss whose reason may be that the last output was text.
+func (p *processConn) errGone(what, hint string, cause error) error {
+	if junk := p.lastJunk.Load(); junk != nil {
+		hint = " after it wrote to stdout what is no JSON-RPC message: " + *junk + "; check that the command starts an MCP server"
+	}
+	return errLost(what+hint, cause)
 }
 
 // lastWords gives what a process has written to stderr before its end a

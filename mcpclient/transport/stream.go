@@ -53,6 +53,9 @@ type Stream struct {
 	ending  func() error
 	maxJunk JunkLimit
 	inRow   JunkLimit // junk since the last message; the reader's own
+	// lastJunk is what the newest line of it starts with; nil = the newest line was
+	// a message.
+	lastJunk atomic.Pointer[string]
 
 	writes   chan *outgoing
 	progress atomic.Int64   // bytes that the server has taken

@@ -34,8 +34,10 @@ func (s *Stream) read() {
 func (s *Stream) count(understood bool, size int64, line []byte) {
 	if understood {
 		s.inRow = JunkLimit{}
+		s.lastJunk.Store(nil)
 		return
 	}
+	s.lastJunk.Store(new(s.redact.excerpt(line)))
 	s.inRow.Lines++
 	s.inRow.Bytes += size
 	if s.maxJunk.Lines >= 0 && s.inRow.Lines > s.maxJunk.Lines ||
