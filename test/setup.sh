@@ -57,7 +57,8 @@ elif ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
 	missing "python3 is $(python3 -V 2>&1), the MCP package needs 3.10 or newer"
 else
 	venv python venv 'import mcp.server.mcpserver, uvicorn'
-	venv fastmcp venv-fastmcp 'import fastmcp, fastmcp_tasks'
+	venv fastmcp venv-fastmcp 'import fastmcp, fastmcp_tasks, opentelemetry.sdk, opentelemetry.exporter.otlp.proto.http'
+	venv stubs venv-stubs 'import grpc, grpc_tools.protoc'
 fi
 
 if [ "$(cat "$cache/grpcurl.stamp" 2>/dev/null)" != "$grpcurl_version" ] || [ ! -x "$cache/bin/grpcurl" ]; then

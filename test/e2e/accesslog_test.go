@@ -35,16 +35,17 @@ func TestALineOfTheAccessLogNamesTheTraceAndNoSecret(t *testing.T) {
 	found := 0
 	for line := range strings.Lines(b.out.String()) {
 		var got struct {
-			Level, Msg, Target, Code, Reason, Procedure string
+			Level, Msg, Target, Code, Reason, Procedure, Tool string
 
-			Trace string `json:"trace_id"`
-			Span  string `json:"span_id"`
+			Took  float64 `json:"took_ms"`
+			Trace string  `json:"trace_id"`
+			Span  string  `json:"span_id"`
 		}
 		if json.Unmarshal([]byte(line), &got) != nil || got.Msg != "call" {
 			continue
 		}
 		found++
-		if got.Level != "INFO" || got.Target != "remote" || got.Code != "not_found" || got.Reason != "TOOL_NOT_FOUND" ||
+		if got.Level != "INFO" || got.Target != "remote" || got.Code != "not_found" || got.Reason != "TOOL_NOT_FOUND" || got.Tool != "nope" || got.Took <= 0 ||
 			got.Procedure != "/mcpbridge.v1.ToolsService/CallTool" || got.Trace != trace || len(got.Span) != 16 {
 			t.Errorf("the line is %s", line)
 		}

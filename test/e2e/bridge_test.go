@@ -149,10 +149,10 @@ func clientsOver(transport *http.Transport, address string, options ...connectht
 }
 
 // grpc dials the bridge with grpc-go.
-func (b *bridge) grpc(t *testing.T) *grpc.ClientConn {
+func (b *bridge) grpc(t *testing.T, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+b.grpcAddr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	conn, err := grpc.NewClient("passthrough:///"+b.grpcAddr, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,10 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"connectrpc.com/connect/v2"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
@@ -72,5 +74,27 @@ func TestFault18ADeadTargetAmongThreeIsReportedAndTheOthersServe(t *testing.T) {
 		if name == "b-dead" && target.GetLastError().GetMessage() == "" {
 			t.Errorf("b-dead has no last error: %v", target)
 		}
+	}
+}
+
+func TestAChildThatEndsIsExplained(t *testing.T) {
+	t.Parallel()
+	b := serve(t, map[string]target{
+		"prints": {"command": []string{"echo", "hello there"}},
+		"fails":  {"command": []string{"sh", "-c", "echo oops >&2; exit 3"}},
+	})
+	c := b.clients(t)
+	for name, want := range map[string]string{
+		"prints": " after it wrote to stdout what is no JSON-RPC message: hello there",
+		"fails":  "has ended (exit status 3); HealthService.GetTarget shows its last lines on stderr",
+	} {
+		_, err := c.tools.CallTool(t.Context(), &pb.CallToolRequest{Target: name, Name: "x"})
+		if got, _ := wantError(t, err, connect.CodeUnavailable, "TARGET_UNAVAILABLE"); !strings.Contains(got.Message(), want) || strings.Contains(got.Message(), "EOF") {
+			t.Errorf("%s: %s", name, got.Message())
+		}
+	}
+	response, err := c.health.GetTarget(t.Context(), &pb.GetTargetRequest{Target: "fails"})
+	if err != nil || !slices.Equal(response.GetTarget().GetStderrTail(), []string{"oops"}) {
+		t.Errorf("%v, %v", response, err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -84,12 +83,7 @@ func fakeChild(t *testing.T, script string) (target, *mcptest.Child) {
 		t.Fatalf("there is no script %q", script)
 	}
 	child := mcptest.StartChild(t, script)
-	env := map[string]string{}
-	for _, variable := range child.Env {
-		name, value, _ := strings.Cut(variable, "=")
-		env[name] = value
-	}
-	return target{"command": []string{child.Path}, "env": env}, child
+	return target{"command": []string{child.Path}}.with(child.Env...), child
 }
 
 // echoTool returns its arguments.

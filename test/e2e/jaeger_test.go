@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // jaegerConfig has Jaeger keep spans in memory and show them at once, on this machine alone.
@@ -95,6 +96,8 @@ func (j *jaeger) ask(t *testing.T, path string, v any) (status int, body string)
 	return reply.StatusCode, string(raw)
 }
 
+func (j *jaeger) endpoint() string { return j.otlp }
+
 func (j *jaeger) environment() []string {
 	return (&collector{url: j.otlp}).environment()
 }
@@ -106,7 +109,9 @@ type jaegerTraces struct {
 		Spans   []struct {
 			SpanID        string `json:"spanID"`
 			OperationName string `json:"operationName"`
+			ProcessID     string `json:"processID"`
 			StartTime     uint64 `json:"startTime"` // microseconds
+			Duration      uint64 `json:"duration"`  // microseconds
 			References    []struct {
 				RefType string `json:"refType"`
 				TraceID string `json:"traceID"`
@@ -117,6 +122,9 @@ type jaegerTraces struct {
 				Value any    `json:"value"`
 			} `json:"tags"`
 		} `json:"spans"`
+		Processes map[string]struct {
+			ServiceName string `json:"serviceName"`
+		} `json:"processes"`
 	} `json:"data"`
 }
 
@@ -129,7 +137,11 @@ func (j *jaeger) trace(t *testing.T, traceID string) []span {
 	var spans []span
 	for _, trace := range found.Data {
 		for _, s := range trace.Spans {
-			out := span{id: s.SpanID, name: s.OperationName, kind: "internal", tags: map[string]string{}, start: s.StartTime}
+			out := span{
+				service: trace.Processes[s.ProcessID].ServiceName, trace: trace.TraceID,
+				id: s.SpanID, name: s.OperationName, kind: "internal",
+				tags: map[string]string{}, start: s.StartTime, took: time.Duration(s.Duration) * time.Microsecond,
+			}
 			for _, ref := range s.References {
 				if ref.RefType == "CHILD_OF" && ref.TraceID == trace.TraceID {
 					out.parent = ref.SpanID

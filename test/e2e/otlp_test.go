@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"compress/gzip"
-	"encoding/hex"
 	"io"
 	"maps"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"testing"
 
 	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -21,12 +19,12 @@ type collector struct {
 	url string
 
 	mu    sync.Mutex
-	spans map[string]*tracepb.Span
+	spans map[string]span
 }
 
 func collect(t *testing.T) *collector {
 	t.Helper()
-	c := &collector{spans: map[string]*tracepb.Span{}}
+	c := &collector{spans: map[string]span{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/traces", c.receive)
 	server := httptest.NewServer(mux)
@@ -34,6 +32,8 @@ func collect(t *testing.T) *collector {
 	c.url = server.URL
 	return c
 }
+
+func (c *collector) endpoint() string { return c.url }
 
 // environment makes a process export to the collector soon after each span.
 func (c *collector) environment() []string {
@@ -45,7 +45,7 @@ func (c *collector) environment() []string {
 	}
 }
 
-func (c *collector) find(spanID string) (*tracepb.Span, bool) {
+func (c *collector) find(spanID string) (span, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	span, ok := c.spans[spanID]
@@ -57,8 +57,8 @@ func (c *collector) trace(_ *testing.T, traceID string) []span {
 	defer c.mu.Unlock()
 	var found []span
 	for _, s := range c.spans {
-		if hex.EncodeToString(s.GetTraceId()) == traceID {
-			found = append(found, newSpan(s))
+		if s.trace == traceID {
+			found = append(found, s)
 		}
 	}
 	return found
@@ -69,8 +69,8 @@ func (c *collector) traces(_ *testing.T, name string) []string {
 	defer c.mu.Unlock()
 	found := map[string]bool{}
 	for _, s := range c.spans {
-		if s.GetName() == name {
-			found[hex.EncodeToString(s.GetTraceId())] = true
+		if s.name == name {
+			found[s.trace] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(found))
@@ -95,9 +95,16 @@ func (c *collector) receive(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, resource := range request.GetResourceSpans() {
+		var service string
+		for _, attribute := range resource.GetResource().GetAttributes() {
+			if attribute.GetKey() == "service.name" {
+				service = attribute.GetValue().GetStringValue()
+			}
+		}
 		for _, scope := range resource.GetScopeSpans() {
-			for _, span := range scope.GetSpans() {
-				c.spans[hex.EncodeToString(span.GetSpanId())] = span
+			for _, raw := range scope.GetSpans() {
+				s := newSpan(service, raw)
+				c.spans[s.id] = s
 			}
 		}
 	}

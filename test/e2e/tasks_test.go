@@ -21,10 +21,13 @@ func pbTasks(t *testing.T) map[string]*structpb.Struct {
 	return map[string]*structpb.Struct{"io.modelcontextprotocol/tasks": pbStruct(t, nil)}
 }
 
-// fastmcp configures fixtures/fastmcp/server.py over HTTP and as a child.
-func fastmcp(t *testing.T) (map[string]target, map[string]events) {
+// fastmcpBinary is the interpreter that setup.sh prepares for FastMCP.
+func fastmcpBinary() string { return cacheDir("venv-fastmcp", "bin", "python") }
+
+// fastmcp configures fixtures/fastmcp/server.py over HTTP and as a child, with these variables in the environment.
+func fastmcp(t *testing.T, variables ...string) (map[string]target, map[string]events) {
 	t.Helper()
-	interpreter := cacheDir("venv-fastmcp", "bin", "python")
+	interpreter := fastmcpBinary()
 	if _, err := os.Stat(interpreter); err != nil {
 		needReal(t, "FastMCP is not installed; run test/setup.sh")
 	}
@@ -33,9 +36,12 @@ func fastmcp(t *testing.T) (map[string]target, map[string]events) {
 		t.Fatal(err)
 	}
 	overHTTP, child := newEvents(t), newEvents(t)
-	p := start(t, "fastmcp", exec.Command(interpreter, script, "--http", "--log", overHTTP.file))
+	cmd := exec.Command(interpreter, script, "--http", "--log", overHTTP.file)
+	cmd.Env = append(os.Environ(), variables...)
+	p := start(t, "fastmcp", cmd)
 	return map[string]target{
-		"http": {"url": p.waitOutput(t, listening)[1]}, "stdio": {"command": []string{interpreter, script, "--log", child.file}},
+		"http":  {"url": p.waitOutput(t, listening)[1]},
+		"stdio": target{"command": []string{interpreter, script, "--log", child.file}}.with(variables...),
 	}, map[string]events{"http": overHTTP, "stdio": child}
 }
 

@@ -121,7 +121,7 @@ func everyKindOfCallIsOneTrace(t *testing.T, to tracer) {
 				if json.Unmarshal(meta("baggage"), &baggage) != nil || !strings.Contains(baggage, "tenant=acme") {
 					t.Errorf("the server's baggage is %s, want that of the caller", baggage)
 				}
-				if spans[0].parent != callerSpan || spans[1].tags["mcpbridge.target"] != name || spans[1].tags["gen_ai.tool.name"] != "echo" {
+				if spans[0].parent != callerSpan || spans[0].tags["mcpbridge.target"] != name || spans[1].tags["mcpbridge.target"] != name || spans[1].tags["gen_ai.tool.name"] != "echo" {
 					t.Errorf("spans %+v", spans)
 				}
 			})
@@ -192,14 +192,7 @@ func everyKindOfCallIsOneTrace(t *testing.T, to tracer) {
 					ctx, id := asCaller(t)
 					call := &pb.CallToolRequest{Target: name, Name: "ask", ClientCapabilities: forms()}
 					response, err := s.tools.CallTool(ctx, call)
-					if err != nil || response.GetInputRequired() == nil {
-						t.Fatalf("%v, %s", response, explain(err))
-					}
-					call.RequestState = response.GetInputRequired().RequestState
-					call.InputResponses = map[string]*pb.InputResponse{}
-					for _, question := range response.GetInputRequired().GetInputRequests() {
-						call.InputResponses[question.GetId()] = &pb.InputResponse{ResultJson: new(accept)}
-					}
+					answerTo(t, call, response, err)
 					later, another := asCaller(t)
 					if response, err := s.tools.CallTool(later, call); err != nil || response.GetResult() == nil {
 						t.Fatalf("%v, %s", response, explain(err))

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -137,12 +136,12 @@ func TestWithTelemetryTheServerIsInTheCallersTraceBelowTheBridgesSpan(t *testing
 				if !ok {
 					return "span " + match[2] + ", which the server saw, was not exported"
 				}
-				server, ok := spans.find(hex.EncodeToString(client.GetParentSpanId()))
+				server, ok := spans.find(client.parent)
 				if !ok {
-					return "the parent of " + client.GetName() + " was not exported"
+					return "the parent of " + client.name + " was not exported"
 				}
-				if client.GetName() != "tools/call meta" || hex.EncodeToString(server.GetParentSpanId()) != callerSpan {
-					return fmt.Sprintf("chain is caller %x, %s, %s", server.GetParentSpanId(), server.GetName(), client.GetName())
+				if client.name != "tools/call meta" || server.parent != callerSpan {
+					return fmt.Sprintf("chain is caller %s, %s, %s", server.parent, server.name, client.name)
 				}
 				return ""
 			})

@@ -11,11 +11,23 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
 // target is the configuration of one target, as it stands in the file.
 type target map[string]any
+
+// with adds variables to the environment of a child.
+func (c target) with(variables ...string) target {
+	env := map[string]string{}
+	for _, variable := range variables {
+		name, value, _ := strings.Cut(variable, "=")
+		env[name] = value
+	}
+	c["env"] = env
+	return c
+}
 
 // pin adds a protocol version to a target.
 func (c target) pin(version string) target {
@@ -85,9 +97,16 @@ var listening = regexp.MustCompile(`(?m)^listening (\S+)$`)
 // gosdkHTTP starts the Go fixture over HTTP. Stateless it serves both eras, otherwise legacy clients only.
 func gosdkHTTP(t *testing.T, flags ...string) (target, events) {
 	t.Helper()
+	return gosdkHTTPWith(t, nil, flags...)
+}
+
+// gosdkHTTPWith is gosdkHTTP with more variables in the environment.
+func gosdkHTTPWith(t *testing.T, variables []string, flags ...string) (target, events) {
+	t.Helper()
 	log := newEvents(t)
-	args := append([]string{"-http", "127.0.0.1:0", "-log", log.file}, flags...)
-	p := start(t, "gosdk", exec.Command(gosdkBinary, args...))
+	cmd := exec.Command(gosdkBinary, append([]string{"-http", "127.0.0.1:0", "-log", log.file}, flags...)...)
+	cmd.Env = append(os.Environ(), variables...)
+	p := start(t, "gosdk", cmd)
 	return target{"url": p.waitOutput(t, listening)[1]}, log
 }
 

@@ -37,8 +37,8 @@ type ToolsServiceClient interface {
 	// CallTool calls a tool and waits for its outcome: MCP `tools/call`. A tool that fails by itself is a normal
 	// response with ToolResult.is_error.
 	CallTool(ctx context.Context, in *CallToolRequest, opts ...grpc.CallOption) (*CallToolResponse, error)
-	// CallToolStream calls a tool and tells how it goes: progress and log messages in order as the server sends them,
-	// then exactly one outcome.
+	// CallToolStream calls a tool and tells how it goes: progress (the newest, when several come at once) and log
+	// messages in order as the server sends them, then exactly one outcome.
 	CallToolStream(ctx context.Context, in *CallToolStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CallToolStreamResponse], error)
 	// CallToolInteractive is CallToolStream for callers that answer the server's questions meanwhile. The first message
 	// is `start`; each question comes as an input_request and is answered by an input_response with its id, in any
@@ -139,8 +139,8 @@ type ToolsServiceServer interface {
 	// CallTool calls a tool and waits for its outcome: MCP `tools/call`. A tool that fails by itself is a normal
 	// response with ToolResult.is_error.
 	CallTool(context.Context, *CallToolRequest) (*CallToolResponse, error)
-	// CallToolStream calls a tool and tells how it goes: progress and log messages in order as the server sends them,
-	// then exactly one outcome.
+	// CallToolStream calls a tool and tells how it goes: progress (the newest, when several come at once) and log
+	// messages in order as the server sends them, then exactly one outcome.
 	CallToolStream(*CallToolStreamRequest, grpc.ServerStreamingServer[CallToolStreamResponse]) error
 	// CallToolInteractive is CallToolStream for callers that answer the server's questions meanwhile. The first message
 	// is `start`; each question comes as an input_request and is answered by an input_response with its id, in any
