@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,9 @@ type Command struct {
 	// Logger; nil = no logs. Lines on stderr are logged at debug level, some
 	// hundreds a second at most.
 	Logger *slog.Logger
+
+	// patience replaces exitWait and endWait in tests; 0 = those.
+	patience time.Duration
 
 	mu     sync.Mutex // guards what follows
 	dials  int
@@ -104,7 +108,7 @@ func (c *Command) Dial(ctx context.Context, h Handler) (Conn, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	p := &processConn{
-		tail: c.newTail(log), budget: c.StopTimeout,
+		tail: c.newTail(log), budget: c.StopTimeout, exitWait: cmp.Or(c.patience, exitWait), endWait: cmp.Or(c.patience, endWait),
 		exited: make(chan struct{}), gone: make(chan struct{}), force: make(chan struct{}), drained: make(chan struct{}),
 	}
 	if p.budget <= 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestFault68_WritingToAProcessThatEndsIsAnErrorAndNothingElse(t *testing.T) {
@@ -31,7 +32,7 @@ func TestFault68_WritingToAProcessThatEndsIsAnErrorAndNothingElse(t *testing.T) 
 func TestTheStatusOfAProcessThatEndsAtOnceIsInEveryError(t *testing.T) {
 	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
 		for i := range 30 { // the end is seen by the reader, the writer or neither yet
-			c := &Command{Path: "sh", Args: []string{"-c", fmt.Sprintf("exec <&-; [ %d = 0 ] || sleep 0.0%d; exit 3", i, i%4)}, Supervisor: child("", "").Supervisor}
+			c := &Command{Path: "sh", Args: []string{"-c", fmt.Sprintf("exec <&-; [ %d = 0 ] || sleep 0.0%d; exit 3", i, i%4)}, Supervisor: child("", "").Supervisor, patience: time.Minute}
 			conn := dial(t, c, nil)
 			for id := range int64(3) {
 				_, err := conn.Call(t.Context(), legacy(id, "x"))
@@ -77,7 +78,7 @@ func TestTheLastLinesAreLoggedWithTheEndOfAProcess(t *testing.T) {
 
 func TestAProcessThatPrintsTextAndEndsIsSaidToDoSo(t *testing.T) {
 	bothWays(t, func(t *testing.T, child func(role, fifo string) *Command) {
-		c := &Command{Path: "sh", Args: []string{"-c", "echo hello " + secret + " there"}, Supervisor: child("", "").Supervisor, Redact: hide}
+		c := &Command{Path: "sh", Args: []string{"-c", "echo hello " + secret + " there"}, Supervisor: child("", "").Supervisor, Redact: hide, patience: time.Minute}
 		conn := dial(t, c, nil)
 		<-conn.Done()
 		_, err := conn.Call(t.Context(), legacy(1, "x"))

@@ -16,6 +16,7 @@ import (
 type processConn struct {
 	*Stream
 	budget                time.Duration
+	exitWait, endWait     time.Duration
 	stdin, stdout, stderr *os.File
 	process               *os.Process
 	under                 *supervisor // nil = the process is a child of ours
@@ -89,7 +90,7 @@ const exitWait = time.Second
 
 // reason says why stdout ended.
 func (p *processConn) reason(err error) error {
-	timer := time.NewTimer(exitWait)
+	timer := time.NewTimer(p.exitWait)
 	defer timer.Stop()
 	select {
 	case <-p.exited:
@@ -103,7 +104,7 @@ func (p *processConn) reason(err error) error {
 // ended waits a moment for the end of the process and describes it; nil when
 // it lives on.
 func (p *processConn) ended() error {
-	timer := time.NewTimer(endWait)
+	timer := time.NewTimer(p.endWait)
 	defer timer.Stop()
 	select {
 	case <-p.exited:
