@@ -33,7 +33,7 @@ test: test-unit test-e2e ## Run every test; installs the servers that the tests 
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector
-	$(GO) test -race -timeout 10m ./...
+	$(GO) test -race -timeout 20m ./...
 
 .PHONY: test-e2e
 test-e2e: ## Run the end-to-end tests against real MCP servers

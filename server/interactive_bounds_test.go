@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -213,10 +214,16 @@ func TestACallThatWasLeftSharesNoConnectionWithTheNext(t *testing.T) {
 
 func TestACallThatWasNeverSentLeavesItsConnection(t *testing.T) {
 	gate := make(chan struct{})
+	var slow atomic.Bool
 	server := asker(mcptest.Legacy)
-	server.Handle = map[string]mcptest.Handler{}
+	server.Handle = map[string]mcptest.Handler{"initialize": func(ctx context.Context, r *mcptest.Request) (any, error) {
+		if slow.Load() {
+			<-gate
+		}
+		return r.Default(ctx)
+	}}
 	b := one(t, server).ready()
-	server.Handle["initialize"] = mcptest.After(gate, nil)
+	slow.Store(true)
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		d := b.begin(ctx, overGRPC, everything())

@@ -147,6 +147,7 @@ func TestTheConnectionOfAWatchedTaskIsNotIdle(t *testing.T) {
 }
 
 func TestAWatchOfATaskEndsWithItsTarget(t *testing.T) {
+	const silent = "before the first answer"
 	for name, begin := range map[string]func(*bridge, *telling) *taskStream{
 		"while it waits for changes": func(b *bridge, s *telling) *taskStream {
 			w := b.watchTask(overGRPC, "t")
@@ -154,8 +155,7 @@ func TestAWatchOfATaskEndsWithItsTarget(t *testing.T) {
 			<-s.opened
 			return w
 		},
-		"before the first answer": func(b *bridge, s *telling) *taskStream {
-			s.Handle["tasks/get"] = mcptest.Silence()
+		silent: func(b *bridge, s *telling) *taskStream {
 			w := b.watchTask(overGRPC, "t")
 			if _, err := s.WaitFor(b.t.Context(), "tasks/get", 1); err != nil {
 				b.t.Fatal(err)
@@ -175,6 +175,9 @@ func TestAWatchOfATaskEndsWithItsTarget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := newTelling(isWorking)
+			if name == silent {
+				server.Handle["tasks/get"] = mcptest.Silence()
+			}
 			b := one(t, server.Server).ready()
 			w := begin(b, server)
 			b.reload("shop", "", "rest", deadURL)
