@@ -237,7 +237,7 @@ const (
 	brokenGrace = time.Second
 	// endWait is for how long a failed write waits for the end of the server,
 	// which says more.
-	endWait = 100 * time.Millisecond
+	endWait = time.Second
 	// pieceBytes is how much is written at once, to see progress.
 	pieceBytes = 32 << 10
 )

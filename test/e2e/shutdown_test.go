@@ -15,9 +15,13 @@ import (
 func TestASecondSignalEndsTheBridgeAtOnce(t *testing.T) {
 	t.Parallel()
 	b := serve(t, map[string]target{"child": {"command": []string{bridgeBinary, "demo-server"}}}, withAdmin)
+	tools := b.clients(t).tools
+	if _, err := tools.CallTool(t.Context(), &pb.CallToolRequest{Name: "slow", Arguments: pbStruct(t, map[string]any{"ms": 0})}); err != nil { // it is connected now
+		t.Fatal(err)
+	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.clients(t).tools.CallTool(t.Context(), &pb.CallToolRequest{Name: "slow", Arguments: pbStruct(t, map[string]any{"ms": 300_000})})
+		_, err := tools.CallTool(t.Context(), &pb.CallToolRequest{Name: "slow", Arguments: pbStruct(t, map[string]any{"ms": 300_000})})
 		done <- err
 	}()
 	url := b.admin(t)
