@@ -127,8 +127,8 @@ func (p *processConn) errEnded(cause error) error {
 
 // errGone is a loss whose reason may be that the last output was text.
 func (p *processConn) errGone(what, hint string, cause error) error {
-	if junk := p.lastJunk.Load(); junk != nil {
-		hint = " after it wrote to stdout what is no JSON-RPC message: " + *junk + "; check that the command starts an MCP server"
+	if junk := p.afterJunk(); junk != "" {
+		hint = junk
 	}
 	return errLost(what+hint, cause)
 }

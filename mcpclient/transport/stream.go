@@ -281,6 +281,15 @@ func (s *Stream) writeAll(b []byte) (n int, err error) {
 	return n, err
 }
 
+// afterJunk says what the newest output was if that was no message; else "".
+func (s *Stream) afterJunk() string {
+	junk := s.lastJunk.Load()
+	if junk == nil {
+		return ""
+	}
+	return " after it wrote to stdout what is no JSON-RPC message: " + *junk + "; check that the command starts an MCP server"
+}
+
 // giveUp ends the connection after the write of a line has failed behind n
 // bytes. What the server was sent before may still be answered, or be lost.
 func (s *Stream) giveUp(out *outgoing, n int, cause error) {
@@ -289,7 +298,7 @@ func (s *Stream) giveUp(out *outgoing, n int, cause error) {
 		reason = s.ending()
 	}
 	if reason == nil {
-		reason = errLost("the server has closed its input", cause)
+		reason = errLost("the server has closed its input"+s.afterJunk(), cause)
 	}
 	ours := reason
 	if n == 0 {
