@@ -72,3 +72,12 @@ func (x *Index) at(start int, data []byte) (v span, ok bool) {
 	v.start, v.end = v.start-x.base, v.end-x.base
 	return v, v.end <= len(data)
 }
+
+// Ahead is the size of the value that is next, if it is known; else 0.
+func (s *Scanner) Ahead() int {
+	if s.err != nil {
+		return 0
+	}
+	v, _ := s.known.at(s.pos, s.data)
+	return v.end - v.start
+}

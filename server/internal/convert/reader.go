@@ -148,12 +148,7 @@ func (r *reader) since(start int) []byte { return r.scan.Since(start) }
 // are returned as the text of a JSON object, nil when there is none.
 func (r *reader) object(known func(name []byte) bool) (extra []byte) {
 	r.enter()
-	return r.members(nil, true, known)
-}
-
-// members is object after its opening brace, or after members of which extra holds what was collected.
-func (r *reader) members(extra []byte, first bool, known func(name []byte) bool) []byte {
-	for ; ; first = false {
+	for first := true; ; first = false {
 		name, ok := r.member(first)
 		if !ok {
 			break
