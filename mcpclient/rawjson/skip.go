@@ -210,6 +210,9 @@ func (s *Scanner) str(i int) (end int, clean bool, err error) {
 	data, start := s.data, i
 	seen := uint64(0) // the bits of all bytes, and of some behind the string
 	for i++; ; {
+		if i-start >= blockBytes && i-start < 3*blockBytes {
+			i = pass(data, i, &seen)
+		}
 		for i+8 <= len(data) {
 			w := binary.LittleEndian.Uint64(data[i:])
 			seen |= w

@@ -2,8 +2,6 @@ package rawjson
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math/bits"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -12,23 +10,30 @@ import (
 // Unquote decodes a JSON string that was checked. Each byte of invalid UTF-8 and
 // each lone surrogate becomes U+FFFD, and clean false.
 func Unquote(quoted []byte) (s string, clean bool) {
+	return UnquoteChecked(quoted, false)
+}
+
+// UnquoteChecked is [Unquote] for what [Scanner.Checked] returned.
+func UnquoteChecked(quoted []byte, valid bool) (s string, clean bool) {
 	inner := inside(quoted)
-	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+	valid = valid || utf8.Valid(inner)
+	if valid && bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), true
 	}
 	var b strings.Builder
 	b.Grow(len(inner))
-	clean = decode(inner, func(part []byte) { b.Write(part) })
+	clean = decode(inner, valid, func(part []byte) { b.Write(part) })
 	return b.String(), clean
 }
 
 // AppendUnquote is [Unquote] with dst as its destination.
 func AppendUnquote(dst, quoted []byte) (out []byte, clean bool) {
 	inner := inside(quoted)
-	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+	valid := utf8.Valid(inner)
+	if valid && bytes.IndexByte(inner, '\\') < 0 {
 		return append(dst, inner...), true
 	}
-	clean = decode(inner, func(part []byte) { dst = append(dst, part...) })
+	clean = decode(inner, valid, func(part []byte) { dst = append(dst, part...) })
 	return dst, clean
 }
 
@@ -51,44 +56,37 @@ func inside(quoted []byte) []byte {
 }
 
 // decode passes the text of a string on in parts that are valid until write
-// returns.
-func decode(src []byte, write func(part []byte)) (clean bool) {
+// returns. valid says that its UTF-8 is.
+func decode(src []byte, valid bool, write func(part []byte)) (clean bool) {
 	const room = 16 // for what one step adds at most
-	var part [2 << 10]byte
+	var part window
 	n, i := 0, 0
 	clean = true
-	for {
-		for i+8 <= len(src) {
-			if n > len(part)-room {
-				write(part[:n])
-				n = 0
-			}
-			w := binary.LittleEndian.Uint64(src[i:])
-			binary.LittleEndian.PutUint64(part[n:], w)
-			slash := w ^ (ones * '\\')
-			if m := ((slash-ones)&^slash | w) & highs; m != 0 {
-				plain := bits.TrailingZeros64(m) >> 3
-				i, n = i+plain, n+plain
-				break
-			}
-			i, n = i+8, n+8
-		}
-		if i >= len(src) {
-			write(part[:n])
-			return clean
-		}
-		if n > len(part)-room {
+	for i < len(src) {
+		if n > partBytes-room {
 			write(part[:n])
 			n = 0
+		}
+		if valid && len(src)-i > blockBytes {
+			read, end := decodeBlocks(&part, n, src[i:], &clean)
+			i, n = i+read, end
+			if read > 0 {
+				continue
+			}
+			if n > 0 {
+				write(part[:n])
+				n = 0
+				continue
+			}
 		}
 		switch c := src[i]; {
 		case c == '\\' && i+1 < len(src) && escapes[src[i+1]] != 0:
 			part[n] = escapes[src[i+1]]
 			i, n = i+2, n+1
 		case c == '\\':
-			r, size := decodeUnicode(src[i:])
+			size, wide := decodeUnicode(part[n:], src[i:])
 			clean = clean && size > 0
-			i, n = i+max(size, -size), n+utf8.EncodeRune(part[n:], r)
+			i, n = i+max(size, -size), n+wide
 		case c < utf8.RuneSelf:
 			part[n] = c
 			i, n = i+1, n+1
@@ -98,11 +96,18 @@ func decode(src []byte, write func(part []byte)) (clean bool) {
 			i, n = i+size, n+utf8.EncodeRune(part[n:], r)
 		}
 	}
+	write(part[:n])
+	return clean
 }
 
-// decodeUnicode reads a \u escape, or two that are one character. size is
-// negative when what it read is no character.
-func decodeUnicode(src []byte) (r rune, size int) {
+// decodeUnicode writes what a \u escape stands for, or two that are one
+// character. size is what it read, negative when that is no character.
+func decodeUnicode(dst, src []byte) (size, wide int) {
+	r, size := unicodeOf(src)
+	return size, utf8.EncodeRune(dst, r)
+}
+
+func unicodeOf(src []byte) (r rune, size int) {
 	if len(src) < 6 {
 		return utf8.RuneError, -len(src)
 	}

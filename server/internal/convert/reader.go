@@ -241,7 +241,7 @@ func (r *reader) text() (s string, present, fits bool) {
 		r.value()
 		return "", false, true
 	case '"':
-		s, _ = rawjson.Unquote(r.value())
+		s, _ = rawjson.UnquoteChecked(r.checked())
 		return s, true, true
 	}
 	return "", false, false
