@@ -10,15 +10,34 @@ import (
 
 const blockBytes = 64
 
-// mark sets the bits of the bytes of w that are c, and gathers them.
-func mark(w uint64, c uint64) uint64 {
-	const low = ones * 0x7f
-	v := w ^ ones*c
-	return gather(^((v & low) + low | v | low))
+type block [blockBytes]byte
+
+// word is the n-th of the eight words of b.
+func (b *block) word(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n : 8*n+8]) }
+
+// marks has a bit for each byte of b that is c.
+func (b *block) marks(c byte) uint64 {
+	x := ones * uint64(c)
+	return zeros(b.word(0)^x) | zeros(b.word(1)^x)<<8 | zeros(b.word(2)^x)<<16 | zeros(b.word(3)^x)<<24 |
+		zeros(b.word(4)^x)<<32 | zeros(b.word(5)^x)<<40 | zeros(b.word(6)^x)<<48 | zeros(b.word(7)^x)<<56
 }
 
-// gather collects the high bits of the bytes of w.
-func gather(w uint64) uint64 { return w >> 7 * 0x0102040810204080 >> 56 }
+// zeros has a bit for each byte of w that is zero.
+func zeros(w uint64) uint64 {
+	const low = ones * 0x7f
+	return ^((w & low) + low | w | low) >> 7 * 0x0102040810204080 >> 56
+}
+
+// sum has the bits of all bytes of b, and control high bits if one of them is a
+// control character.
+func (b *block) sum() (all, control uint64) {
+	for n := range blockBytes / 8 {
+		w := b.word(n)
+		all |= w
+		control |= (w - ones*' ') &^ w
+	}
+	return all, control & highs
+}
 
 // escaped says which bytes of a block have a backslash before them that is not
 // itself escaped. slashes are the backslashes. The byte before the block is
@@ -43,18 +62,12 @@ func escaped(slashes uint64, before *uint64) uint64 {
 func pass(data []byte, i int, seen *uint64) int {
 	before := uint64(0)
 	for ; i+blockBytes <= len(data); i += blockBytes {
-		block := data[i : i+blockBytes : i+blockBytes]
-		var quotes, slashes, all, control uint64
-		for n := 0; n < blockBytes; n += 8 {
-			w := binary.LittleEndian.Uint64(block[n:])
-			all |= w
-			control |= (w - ones*' ') &^ w
-			quotes |= mark(w, '"') << n
-			slashes |= mark(w, '\\') << n
-		}
-		if control&highs != 0 {
+		b := (*block)(data[i:])
+		all, control := b.sum()
+		if control != 0 {
 			break
 		}
+		quotes, slashes := b.marks('"'), b.marks('\\')
 		next := before
 		taken := uint64(0)
 		if slashes|before != 0 {
@@ -100,18 +113,15 @@ type window [partBytes + blockBytes]byte
 func decodeBlocks(part *window, n int, src []byte, clean *bool) (read, end int) {
 	i := 0
 	for i+blockBytes+ahead <= len(src) && n+2*blockBytes <= partBytes {
-		block := (*[blockBytes + ahead]byte)(src[i:])
-		var slashes uint64
-		for k := 0; k < blockBytes; k += 8 {
-			slashes |= mark(binary.LittleEndian.Uint64(block[k:]), '\\') << k
-		}
+		text := (*[blockBytes + ahead]byte)(src[i:])
+		slashes := (*block)(src[i:]).marks('\\')
 		at := 0 // in the block
 		if slashes != 0 {
 			none := uint64(0)
 			for starts := slashes &^ escaped(slashes, &none); starts != 0; {
 				start := bits.TrailingZeros64(starts)
-				n += run(part, n, block, at, start)
-				if c := escapes[block[start&63+1]]; c != 0 {
+				n += run(part, n, text, at, start)
+				if c := escapes[text[start&(blockBytes-1)+1]]; c != 0 {
 					part[n&(partBytes-1)] = c
 					n, at = n+1, start+2
 					starts &= starts - 1
@@ -124,7 +134,7 @@ func decodeBlocks(part *window, n int, src []byte, clean *bool) (read, end int) 
 			}
 		}
 		if at < blockBytes {
-			n += run(part, n, block, at, blockBytes)
+			n += run(part, n, text, at, blockBytes)
 			at = blockBytes
 		}
 		i += at
@@ -135,15 +145,15 @@ func decodeBlocks(part *window, n int, src []byte, clean *bool) (read, end int) 
 // ahead is what run copies at least.
 const ahead = 16
 
-// run copies what is between two places of block, and for short ones something
+// run copies what is between two places of text, and for short ones something
 // behind it that does not count. It returns its length.
-func run(part *window, n int, block *[blockBytes + ahead]byte, from, to int) int {
+func run(part *window, n int, text *[blockBytes + ahead]byte, from, to int) int {
 	d := part[n&(partBytes-1):]
-	s := block[from&(blockBytes-1):]
+	s := text[from&(blockBytes-1):]
 	binary.LittleEndian.PutUint64(d, binary.LittleEndian.Uint64(s))
 	binary.LittleEndian.PutUint64(d[8:], binary.LittleEndian.Uint64(s[8:]))
 	if to-from > ahead {
-		copy(part[n+ahead:], block[from+ahead:to])
+		copy(part[n+ahead:], text[from+ahead:to])
 	}
 	return to - from
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -185,7 +186,28 @@ func FuzzScanner(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		check(t, data)
+		Unquote(data) // whatever it is, it must not panic
+		Name(data)
 		// The same inside of something large, so that it is indexed.
 		check(t, bytes.Join([][]byte{[]byte(`{"pad":"` + strings.Repeat("x", indexBytes) + `","v":`), data, []byte("}")}, nil))
 	})
+}
+
+// pieces are what strings are made of here: each kind of escape, runs of
+// backslashes, text of every width, and what is not allowed.
+var pieces = []string{
+	`a`, `plain text`, `more than sixteen bytes`, `\"`, `\\`, `\\\\`, `\\\"`, `\n`, `\/`, `\u00e9`, `\u2028`, `\ud83d\ude00`, `\ud83d`, `\ude00`, `\u0000`,
+	"é", "日本語", "😀", " ", "\xff", "\xe6\x97", `"`, `\`, `\x`, `\u12`, "\x01", "\n",
+}
+
+func TestStringsOfAnyMakeAreRead(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		usual := 20 + rnd.IntN(len(pieces)-19) // what is wrong is rarer than what is not
+		text := []byte{'"'}
+		for range rnd.IntN(60) {
+			text = append(text, pieces[rnd.IntN(usual)]...)
+		}
+		check(t, append(text, '"'))
+	}
 }

@@ -109,7 +109,8 @@ func (s *Scanner) Enter() {
 
 // Member consumes the name of the next member with its colon and returns it as
 // it is written; [Scanner.Value] or [Scanner.Enter] has to consume the value.
-// It reports false at the end of the object, which it consumes. first is for
+// It reports false at the end of the object, which it consumes. A name whose
+// colon is missing is returned, too; the error shows at its value. first is for
 // the first member.
 func (s *Scanner) Member(first bool) (quoted []byte, ok bool) {
 	if !s.next('}', first) {
@@ -128,9 +129,9 @@ func (s *Scanner) Member(first bool) (quoted []byte, ok bool) {
 	colon := space(s.data, end)
 	if colon >= len(s.data) || s.data[colon] != ':' {
 		s.fail(s.misplaced(colon))
-		return nil, false
+	} else {
+		s.pos = space(s.data, colon+1)
 	}
-	s.pos = space(s.data, colon+1)
 	return s.data[start:end:end], true
 }
 

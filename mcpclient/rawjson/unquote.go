@@ -87,7 +87,7 @@ func decode(src []byte, valid bool, write func(part []byte)) (clean bool) {
 			size, wide := decodeUnicode(part[n:], src[i:])
 			clean = clean && size > 0
 			i, n = i+max(size, -size), n+wide
-		case c < utf8.RuneSelf:
+		case valid || c < utf8.RuneSelf: // a block may end inside of a character
 			part[n] = c
 			i, n = i+1, n+1
 		default:

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/bits"
 
@@ -207,15 +208,18 @@ func Decoded[M proto.Message](m M) (M, error) {
 	if !holdsEncoded(m.ProtoReflect()) {
 		return m, nil
 	}
+	out, ok := m.ProtoReflect().New().Interface().(M)
+	if !ok {
+		return m, fmt.Errorf("%T makes messages of another type", m)
+	}
 	wire, err := proto.Marshal(m)
+	if err == nil {
+		err = proto.Unmarshal(wire, out)
+	}
 	if err != nil {
-		return m, err
+		return m, fmt.Errorf("decode the documents of %T: %w", m, err)
 	}
-	out := m.ProtoReflect().New().Interface()
-	if err := proto.Unmarshal(wire, out); err != nil {
-		return m, err
-	}
-	return out.(M), nil
+	return out, nil
 }
 
 // holdsEncoded looks for a document in binary form.

@@ -27,10 +27,6 @@ type reader struct {
 	scan   rawjson.Scanner
 	format Format
 	err    error
-
-	// State of the document being read, see document.go.
-	inexact bool
-	deep    bool
 }
 
 func newReader(src []byte, known rawjson.Index, f Format) *reader {
@@ -120,10 +116,9 @@ func (r *reader) member(first bool) (quoted []byte, ok bool) {
 	if r.err != nil {
 		return nil, false
 	}
-	if quoted, ok = r.scan.Member(first); !ok {
-		r.stop()
-	}
-	return quoted, ok
+	quoted, ok = r.scan.Member(first)
+	r.stop()
+	return quoted, ok && r.err == nil
 }
 
 // element reports whether the open list has another value; otherwise it closes it.
