@@ -22,7 +22,12 @@ func UnquoteChecked(quoted []byte, valid bool) (s string, clean bool) {
 	}
 	var b strings.Builder
 	b.Grow(len(inner))
-	clean = decode(inner, valid, func(part []byte) { b.Write(part) })
+	var part window
+	for clean = true; len(inner) > 0; {
+		read, n := decode(&part, inner, valid, &clean)
+		b.Write(part[:n])
+		inner = inner[read:]
+	}
 	return b.String(), clean
 }
 
@@ -33,7 +38,12 @@ func AppendUnquote(dst, quoted []byte) (out []byte, clean bool) {
 	if valid && bytes.IndexByte(inner, '\\') < 0 {
 		return append(dst, inner...), true
 	}
-	clean = decode(inner, valid, func(part []byte) { dst = append(dst, part...) })
+	var part window
+	for clean = true; len(inner) > 0; {
+		read, n := decode(&part, inner, valid, &clean)
+		dst = append(dst, part[:n]...)
+		inner = inner[read:]
+	}
 	return dst, clean
 }
 
@@ -55,28 +65,21 @@ func inside(quoted []byte) []byte {
 	return quoted[1 : len(quoted)-1]
 }
 
-// decode passes the text of a string on in parts that are valid until write
-// returns. valid says that its UTF-8 is.
-func decode(src []byte, valid bool, write func(part []byte)) (clean bool) {
+// decode decodes the inside of a string from its start on, until part is full,
+// and makes clean false when it had to replace something. valid says that the
+// UTF-8 of the string is. It returns how many bytes it read and wrote.
+func decode(part *window, src []byte, valid bool, clean *bool) (read, wrote int) {
 	const room = 16 // for what one step adds at most
-	var part window
-	n, i := 0, 0
-	clean = true
-	for i < len(src) {
-		if n > partBytes-room {
-			write(part[:n])
-			n = 0
-		}
+	i, n := 0, 0
+	for i < len(src) && n <= partBytes-room {
 		if valid && len(src)-i > blockBytes {
-			read, end := decodeBlocks(&part, n, src[i:], &clean)
-			i, n = i+read, end
-			if read > 0 {
+			count, end := decodeBlocks(part, n, src[i:], clean)
+			i, n = i+count, end
+			switch {
+			case count > 0:
 				continue
-			}
-			if n > 0 {
-				write(part[:n])
-				n = 0
-				continue
+			case n > 0 && len(src)-i >= blockBytes+ahead:
+				return i, n // there is no room for a block
 			}
 		}
 		switch c := src[i]; {
@@ -85,19 +88,18 @@ func decode(src []byte, valid bool, write func(part []byte)) (clean bool) {
 			i, n = i+2, n+1
 		case c == '\\':
 			size, wide := decodeUnicode(part[n:], src[i:])
-			clean = clean && size > 0
+			*clean = *clean && size > 0
 			i, n = i+max(size, -size), n+wide
 		case valid || c < utf8.RuneSelf: // a block may end inside of a character
 			part[n] = c
 			i, n = i+1, n+1
 		default:
 			r, size := utf8.DecodeRune(src[i:])
-			clean = clean && (r != utf8.RuneError || size > 1)
+			*clean = *clean && (r != utf8.RuneError || size > 1)
 			i, n = i+size, n+utf8.EncodeRune(part[n:], r)
 		}
 	}
-	write(part[:n])
-	return clean
+	return i, n
 }
 
 // decodeUnicode writes what a \u escape stands for, or two that are one

@@ -1,10 +1,11 @@
 package convert
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
-	"math/bits"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -165,6 +166,10 @@ func (e *encoder) text(quoted []byte) {
 	if len(quoted) < 2 {
 		return // after an error
 	}
+	if plain := quoted[1 : len(quoted)-1]; bytes.IndexByte(plain, '\\') < 0 && utf8.Valid(plain) {
+		e.out = append(protowire.AppendVarint(e.out, uint64(len(plain))), plain...)
+		return
+	}
 	start := e.open(len(quoted) - 2)
 	out, clean := rawjson.AppendUnquote(e.out, quoted)
 	e.out = out
@@ -177,9 +182,12 @@ type length struct{ start, size int }
 
 // open leaves room for the length of what follows, as it is for guess bytes.
 func (e *encoder) open(guess int) length {
-	l := length{len(e.out), max(1, (bits.Len(uint(guess))+6)/7)}
-	var room [10]byte
-	e.out = append(e.out, room[:l.size]...)
+	l := length{len(e.out), 1}
+	e.out = append(e.out, 0)
+	for ; guess >= 1<<7; guess >>= 7 {
+		e.out = append(e.out, 0)
+		l.size++
+	}
 	return l
 }
 
