@@ -240,7 +240,7 @@ var errTooLarge = errors.New("reply exceeds the limit")
 // Memory is taken in steps: what a server announces is believed once a part of
 // it is there, and a size that it does not announce is guessed by doubling.
 func readAll(r io.Reader, size, limit int64) ([]byte, error) {
-	const least, unseen, believed = 1 << 10, 64 << 10, 16
+	const least, unseen, believed = 1 << 10, 512 << 10, 16
 	buf := make([]byte, 0, max(least, min(size, unseen)+1)) // the last byte finds EOF without growing
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
