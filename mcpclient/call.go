@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // Call is one attempt to send one request or notification, as interceptors,
@@ -137,6 +138,9 @@ type CallOptions struct {
 type Result struct {
 	// Raw is the result object, byte for byte.
 	Raw jsontext.Value
+	// Known is what was seen of Raw when it was received, for who walks it by
+	// package rawjson; the zero value = nothing.
+	Known rawjson.Index
 	// Type is its resultType; "complete" when the server sent none.
 	Type string
 	// IsError is a tool result's isError.

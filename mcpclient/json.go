@@ -1,83 +1,74 @@
 package mcpclient
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // lenient reads what servers send: duplicate names are theirs to answer for
 // (the last one wins), and broken UTF-8 must not fail a whole reply.
 var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// reader walks one JSON document and hands out values that alias it.
-type reader struct {
-	data []byte
-	dec  *jsontext.Decoder
+// eachMember calls visit for every member of a JSON object, in order. The
+// values alias object.
+func eachMember(object jsontext.Value, visit func(key string, value jsontext.Value) error) error {
+	return eachMemberOf(object, rawjson.Index{}, func(name []byte, value jsontext.Value) error {
+		return visit(string(name), value)
+	})
 }
 
-func newReader(data []byte) *reader {
-	return &reader{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data), lenient...)}
-}
-
-// object reads one object and calls member for every name; member must
-// consume the value.
-func (r *reader) object(member func(key string) error) error {
-	if kind := r.dec.PeekKind(); kind != '{' {
-		if kind == 0 {
-			_, err := r.dec.ReadToken()
-			return fmt.Errorf("read JSON: %w", err)
-		}
+// eachMemberOf is eachMember for an object of which some is known; visit must
+// not keep name.
+func eachMemberOf(object jsontext.Value, known rawjson.Index, visit func(name []byte, value jsontext.Value) error) error {
+	s := rawjson.New(object, known)
+	if kind := s.Kind(); kind != '{' && kind != 0 {
 		return errNotObject(kind)
 	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return fmt.Errorf("read JSON: %w", err)
-	}
-	for r.dec.PeekKind() != '}' {
-		name, err := r.dec.ReadToken()
-		if err != nil {
-			return fmt.Errorf("read JSON: %w", err)
+	s.Enter()
+	for first := true; ; first = false {
+		quoted, ok := s.Member(first)
+		if !ok {
+			break
 		}
-		if err := member(name.String()); err != nil {
+		value := s.Value()
+		if s.Err() != nil {
+			break
+		}
+		if err := visit(rawjson.Name(quoted), value); err != nil {
 			return err
 		}
 	}
-	_, err := r.dec.ReadToken()
-	return err
+	return readError(&s)
 }
 
-// array reads one array and calls item for every element; item must consume
-// the value.
-func (r *reader) array(item func() error) error {
-	if kind := r.dec.PeekKind(); kind != '[' {
+// eachElement calls visit for every element of a JSON array, in order. The
+// values alias array.
+func eachElement(array jsontext.Value, visit func(value jsontext.Value) error) error {
+	s := rawjson.New(array, rawjson.Index{})
+	if kind := s.Kind(); kind != '[' && kind != 0 {
 		return fmt.Errorf("expected a JSON array, got %s", kind)
 	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return fmt.Errorf("read JSON: %w", err)
-	}
-	for r.dec.PeekKind() != ']' {
-		if err := item(); err != nil {
+	s.Enter()
+	for first := true; s.Element(first); first = false {
+		value := s.Value()
+		if s.Err() != nil {
+			break
+		}
+		if err := visit(value); err != nil {
 			return err
 		}
 	}
-	_, err := r.dec.ReadToken()
-	return err
+	return readError(&s)
 }
 
-// value consumes one value and returns its bytes, which alias the document.
-func (r *reader) value() (jsontext.Value, error) {
-	start := r.dec.InputOffset()
-	if err := r.dec.SkipValue(); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, fmt.Errorf("read JSON: %w", err)
+func readError(s *rawjson.Scanner) error {
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("read JSON: %w", err)
 	}
-	raw := r.data[start:r.dec.InputOffset()]
-	return jsontext.Value(bytes.TrimLeft(raw, ":, \t\r\n")), nil
+	return nil
 }
 
 // unquote decodes a JSON string; ok is false for any other kind.
@@ -85,9 +76,6 @@ func unquote(raw jsontext.Value) (s string, ok bool) {
 	if raw.Kind() != '"' {
 		return "", false
 	}
-	b, err := jsontext.AppendUnquote(nil, raw)
-	if err != nil && len(b) == 0 {
-		return "", false
-	}
-	return string(b), true
+	s, _ = rawjson.Unquote(raw)
+	return s, true
 }

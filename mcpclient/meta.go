@@ -148,19 +148,6 @@ func appendString(dst []byte, s string) []byte {
 	return out
 }
 
-// eachMember calls visit for every member of a JSON object, in order. The
-// values alias object.
-func eachMember(object jsontext.Value, visit func(key string, value jsontext.Value) error) error {
-	r := newReader(object)
-	return r.object(func(key string) error {
-		value, err := r.value()
-		if err != nil {
-			return err
-		}
-		return visit(key, value)
-	})
-}
-
 // errNotObject says that a JSON object was expected.
 func errNotObject(kind jsontext.Kind) error {
 	return fmt.Errorf("expected a JSON object, got %s", kind)

@@ -54,11 +54,9 @@ func TestJSONValuesAreHandedOutWithoutWhatStandsAround(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	var items []string
-	r := newReader([]byte(`[1 , "two",[3]]`))
-	err = r.array(func() error {
-		v, err := r.value()
+	err = eachElement([]byte(`[1 , "two",[3]]`), func(v jsontext.Value) error {
 		items = append(items, string(v))
-		return err
+		return nil
 	})
 	if err != nil || !slices.Equal(items, []string{"1", `"two"`, "[3]"}) {
 		t.Errorf("got %q, %v", items, err)

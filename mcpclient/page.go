@@ -41,19 +41,14 @@ func (c *Client) readPage(list *List, l *listCache, result *Result) (page, error
 		p.ttl = 0 // 2026-07-28 server/utilities/caching: absent means stale at once
 	}
 	found := false
-	err := eachMember(result.Raw, func(key string, value jsontext.Value) error {
-		switch key {
+	err := eachMemberOf(result.Raw, result.Known, func(key []byte, value jsontext.Value) error {
+		switch string(key) {
 		case l.member:
 			found = true
 			if value.Kind() == 'n' {
 				return nil
 			}
-			r := newReader(value)
-			return r.array(func() error {
-				item, err := r.value()
-				if err != nil {
-					return err
-				}
+			return eachElement(value, func(item jsontext.Value) error {
 				c.addItem(list, l, item, result.Era)
 				return nil
 			})

@@ -201,12 +201,7 @@ func (w *planWalker) anywhere(value jsontext.Value, path []string) error {
 	if value.Kind() != '[' {
 		return w.schema(value, path, false)
 	}
-	r := newReader(value)
-	return r.array(func() error {
-		schema, err := r.value()
-		if err != nil {
-			return err
-		}
+	return eachElement(value, func(schema jsontext.Value) error {
 		return w.schema(schema, path, false)
 	})
 }
@@ -251,12 +246,7 @@ func primitive(kind jsontext.Value) bool {
 		return one(kind)
 	}
 	count := 0
-	r := newReader(kind)
-	err := r.array(func() error {
-		v, err := r.value()
-		if err != nil {
-			return err
-		}
+	err := eachElement(kind, func(v jsontext.Value) error {
 		if text, _ := unquote(v); text == "null" {
 			return nil
 		}

@@ -5,17 +5,19 @@ import (
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // readResult checks the outer form of a result (2026-07-28 basic/index,
 // ResultType). It reads the two members that decide and leaves the rest.
-func (c *Client) readResult(call *Call, raw jsontext.Value) (*Result, error) {
-	result := &Result{Raw: raw, Type: ResultComplete, Era: call.Era, ProtocolVersion: call.ProtocolVersion}
+func (c *Client) readResult(call *Call, raw jsontext.Value, known rawjson.Index) (*Result, error) {
+	result := &Result{Raw: raw, Known: known, Type: ResultComplete, Era: call.Era, ProtocolVersion: call.ProtocolVersion}
 	malformed := func(text string, cause error) error {
 		return &Error{Kind: KindProtocol, Method: call.Method, Name: call.Name, Message: text, Sent: true, Err: cause}
 	}
-	err := eachMember(raw, func(key string, value jsontext.Value) error {
-		switch key {
+	err := eachMemberOf(raw, known, func(name []byte, value jsontext.Value) error {
+		switch string(name) {
 		case "resultType":
 			if call.Era != EraModern || value.Kind() == 'n' {
 				return nil

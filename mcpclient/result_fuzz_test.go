@@ -5,6 +5,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
 
@@ -27,7 +28,7 @@ func FuzzResults(f *testing.F) {
 		valid := jsontext.Value(raw).IsValid(lenient...)
 		for _, era := range []Era{EraModern, EraLegacy} {
 			call := &Call{Method: methodCallTool, Era: era, session: &session{era: era}, options: &CallOptions{Capabilities: jsontext.Value(`{"extensions":{"` + TasksExtension + `":{}}}`)}}
-			result, err := c.readResult(call, jsontext.Value(raw))
+			result, err := c.readResult(call, jsontext.Value(raw), rawjson.Index{})
 			if err != nil {
 				continue
 			}

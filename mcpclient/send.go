@@ -211,7 +211,7 @@ func (c *Client) send(ctx context.Context, call *Call) (*Result, error) {
 	if reply.Error != nil {
 		return nil, &Error{Kind: KindRPC, Method: call.Method, Name: call.Name, RPC: reply.Error, Sent: true}
 	}
-	return c.readResult(call, reply.Result)
+	return c.readResult(call, reply.Result, reply.Known)
 }
 
 // decorate builds the params object with `_meta`, and the headers. In `_meta`

@@ -55,11 +55,9 @@ func (r *Result) ToolResult() (*ToolResult, error) {
 		return out, nil
 	}
 	out.hasContent = true
-	reader := newReader(wire.Content)
-	err := reader.array(func() error {
-		raw, err := reader.value()
-		if err != nil || raw.Kind() != '{' {
-			return err
+	err := eachElement(wire.Content, func(raw jsontext.Value) error {
+		if raw.Kind() != '{' {
+			return nil
 		}
 		block := Content{Raw: raw}
 		if err := json.Unmarshal(raw, &block, jsonOptions); err != nil {

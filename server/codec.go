@@ -11,6 +11,8 @@ import (
 	"connectrpc.com/connect/v2/connectproto"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/mcpbridge/mcpbridge/server/internal/convert"
 )
 
 // jsonCodec is the JSON codec of the Connect protocol. Unlike the usual one it
@@ -34,6 +36,28 @@ func (e *jsonError) Error() string {
 		return e.description
 	}
 	return e.field + ": " + e.description
+}
+
+// MarshalWrite encodes one message.
+func (c *jsonCodec) MarshalWrite(ctx context.Context, dst io.Writer, msg any) error {
+	return c.marshal(ctx, dst, msg, c.JSONCodec.MarshalWrite)
+}
+
+// MarshalWriteStable encodes one message, always in the same way.
+func (c *jsonCodec) MarshalWriteStable(ctx context.Context, dst io.Writer, msg any) error {
+	return c.marshal(ctx, dst, msg, c.JSONCodec.MarshalWriteStable)
+}
+
+func (c *jsonCodec) marshal(ctx context.Context, dst io.Writer, msg any, write func(context.Context, io.Writer, any) error) error {
+	message, ok := msg.(proto.Message)
+	if !ok {
+		return write(ctx, dst, msg)
+	}
+	message, err := convert.Decoded(message)
+	if err != nil {
+		return fmt.Errorf("server: encode %T: %w", msg, err)
+	}
+	return write(ctx, dst, message)
 }
 
 // UnmarshalRead decodes one message.

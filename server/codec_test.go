@@ -2,17 +2,21 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/server/internal/convert"
 )
 
 func decodeJSON(text string, into proto.Message) error {
@@ -155,5 +159,27 @@ func TestDeepJSONIsCalledDeep(t *testing.T) {
 	err := (&jsonCodec{}).UnmarshalRead(t.Context(), strings.NewReader(`{"name":"x","arguments":{"a":!}}`), &pb.CallToolRequest{})
 	if err == nil || !strings.Contains(err.Error(), "not valid JSON") {
 		t.Errorf("broken JSON: %v", err)
+	}
+}
+
+func TestJSONHasTheDocumentsOfAServer(t *testing.T) {
+	result, err := convert.ToolResult([]byte(`{"content":[],"structuredContent":{"a":[1,null,"x"]},"_meta":{"b":true}}`), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codec jsonCodec
+	for name, write := range map[string]func(context.Context, io.Writer, any) error{"write": codec.MarshalWrite, "stable write": codec.MarshalWriteStable} {
+		var out bytes.Buffer
+		if err := write(t.Context(), &out, result); err != nil {
+			t.Fatal(err)
+		}
+		got := new(pb.ToolResult)
+		if err := protojson.Unmarshal(out.Bytes(), got); err != nil {
+			t.Fatal(err)
+		}
+		items := got.GetStructuredContent().GetStructValue().GetFields()["a"].GetListValue().GetValues()
+		if len(items) != 3 || items[2].GetStringValue() != "x" || !got.GetMeta().GetFields()["b"].GetBoolValue() {
+			t.Errorf("%s made %s", name, &out)
+		}
 	}
 }

@@ -1,31 +1,30 @@
 package server
 
 import (
-	"bytes"
 	"iter"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // members yields the members of a JSON object of a server; nothing when it is
 // no object, and nothing further where it is broken.
 func members(object jsontext.Value) iter.Seq2[string, jsontext.Value] {
 	return func(yield func(string, jsontext.Value) bool) {
-		dec := lenient(object)
-		if dec.PeekKind() != '{' {
+		s := rawjson.New(object, rawjson.Index{})
+		if s.Kind() != '{' {
 			return
 		}
-		if _, err := dec.ReadToken(); err != nil {
-			return
-		}
-		for dec.PeekKind() == '"' {
-			name, err := dec.ReadToken()
-			if err != nil {
+		s.Enter()
+		for first := true; ; first = false {
+			quoted, ok := s.Member(first)
+			if !ok {
 				return
 			}
-			text := name.String()
-			value, err := dec.ReadValue()
-			if err != nil || !yield(text, value) {
+			name, _ := rawjson.Unquote(quoted)
+			value := s.Value()
+			if s.Err() != nil || !yield(name, value) {
 				return
 			}
 		}
@@ -35,16 +34,14 @@ func members(object jsontext.Value) iter.Seq2[string, jsontext.Value] {
 // elements yields the elements of a JSON array, as members does.
 func elements(array jsontext.Value) iter.Seq[jsontext.Value] {
 	return func(yield func(jsontext.Value) bool) {
-		dec := lenient(array)
-		if dec.PeekKind() != '[' {
+		s := rawjson.New(array, rawjson.Index{})
+		if s.Kind() != '[' {
 			return
 		}
-		if _, err := dec.ReadToken(); err != nil {
-			return
-		}
-		for kind := dec.PeekKind(); kind != ']' && kind != 0; kind = dec.PeekKind() {
-			value, err := dec.ReadValue()
-			if err != nil || !yield(value) {
+		s.Enter()
+		for first := true; s.Element(first); first = false {
+			value := s.Value()
+			if s.Err() != nil || !yield(value) {
 				return
 			}
 		}
@@ -56,7 +53,7 @@ func memberOf(object jsontext.Value, name string) jsontext.Value {
 	var found jsontext.Value
 	for key, value := range members(object) {
 		if key == name {
-			found = bytes.Clone(value)
+			found = value
 		}
 	}
 	return found
@@ -67,10 +64,6 @@ func unquote(value jsontext.Value) (text string, ok bool) {
 	if value.Kind() != '"' {
 		return "", false
 	}
-	raw, err := jsontext.AppendUnquote(nil, value)
-	return string(raw), err == nil || len(raw) > 0
-}
-
-func lenient(value jsontext.Value) *jsontext.Decoder {
-	return jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	text, _ = rawjson.Unquote(value)
+	return text, true
 }

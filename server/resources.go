@@ -63,7 +63,9 @@ func (s resourcesService) ReadResource(ctx context.Context, req *pb.ReadResource
 	if err != nil {
 		return nil, err
 	}
-	out, err := outcomeOf(about, result, req.GetJsonFormat(), convert.ReadResourceResult)
+	out, err := outcomeOf(about, result, req.GetJsonFormat(), func(raw []byte, f convert.Format) (*pb.ReadResourceResult, error) {
+		return convert.KnownReadResourceResult(raw, result.Known, f)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,9 @@ func (t *toolCall) upstream() upstream {
 
 // response is how the call ended; the error is the RPC's.
 func (t *toolCall) response(about scope, result *mcpclient.Result) (*pb.CallToolResponse, error) {
-	out, err := outcomeOf(about, result, t.format, convert.ToolResult)
+	out, err := outcomeOf(about, result, t.format, func(raw []byte, f convert.Format) (*pb.ToolResult, error) {
+		return convert.KnownToolResult(raw, result.Known, f)
+	})
 	switch {
 	case err != nil:
 		return nil, err

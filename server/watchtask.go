@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1/mcpbridgev1connect"
+	"github.com/mcpbridge/mcpbridge/server/internal/convert"
 )
 
 // WatchTask tells where a task stands, and each change that is seen, until it
@@ -81,10 +82,14 @@ func ended(task *pb.Task) bool {
 // changed compares what a watcher wants to know of.
 func changed(a, b *pb.Task) bool {
 	essence := func(t *pb.Task) *pb.Task {
-		return &pb.Task{
+		part := &pb.Task{
 			Status: t.GetStatus(), StatusMessage: t.StatusMessage, LastUpdatedAt: t.LastUpdatedAt,
 			InputRequests: t.GetInputRequests(), Outcome: t.GetOutcome(),
 		}
+		if decoded, err := convert.Decoded(part); err == nil {
+			return decoded // in which the order of members does not count
+		}
+		return part
 	}
 	return !proto.Equal(essence(a), essence(b))
 }

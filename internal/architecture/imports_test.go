@@ -27,14 +27,15 @@ var allowed = map[string][]string{
 	"internal/config":         nil,
 	"internal/demo":           nil,
 	"internal/targets":        {"internal/balance", "internal/config", "mcpclient", "mcpclient/pool", "mcpclient/transport"},
-	"mcpclient":               {"mcpclient/jsonrpc", "mcpclient/transport"},
-	"mcpclient/jsonrpc":       nil,
+	"mcpclient":               {"mcpclient/jsonrpc", "mcpclient/rawjson", "mcpclient/transport"},
+	"mcpclient/jsonrpc":       {"mcpclient/rawjson"},
 	"mcpclient/mcptest":       nil,
 	"mcpclient/pool":          {"mcpclient"},
-	"mcpclient/transport":     {"mcpclient/jsonrpc"},
+	"mcpclient/rawjson":       nil,
+	"mcpclient/transport":     {"mcpclient/jsonrpc", "mcpclient/rawjson"},
 	"otel":                    {"mcpclient", "mcpclient/jsonrpc", "mcpclient/pool"},
-	"server":                  {"gen/mcpbridge/v1", "gen/mcpbridge/v1/mcpbridgev1connect", "internal/targets", "mcpclient", "mcpclient/jsonrpc", "mcpclient/pool", "server/internal/convert"},
-	"server/internal/convert": {"gen/mcpbridge/v1"},
+	"server":                  {"gen/mcpbridge/v1", "gen/mcpbridge/v1/mcpbridgev1connect", "internal/targets", "mcpclient", "mcpclient/jsonrpc", "mcpclient/pool", "mcpclient/rawjson", "server/internal/convert"},
+	"server/internal/convert": {"gen/mcpbridge/v1", "mcpclient/rawjson"},
 }
 
 // reserved says which packages (with what is below them) alone may import a

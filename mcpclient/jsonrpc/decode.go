@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // Decode reads one message, which may have white space around it. The message
@@ -36,21 +37,19 @@ func Decode(data []byte) (*Message, error) {
 // DecodeBatch splits a JSON array of messages (2025-03-26 and older) into the
 // bytes of its elements, which alias data. ok is false when data is no array.
 func DecodeBatch(data []byte) (elements [][]byte, ok bool, err error) {
-	r := newReader(data)
-	if r.dec.PeekKind() != '[' {
+	if start := bytes.TrimLeft(data, " \t\r\n"); len(start) == 0 || start[0] != '[' {
 		return nil, false, nil
 	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return nil, true, syntaxError(err)
-	}
-	for r.dec.PeekKind() != ']' {
-		v, err := r.dec.ReadValue()
-		if err != nil {
-			return elements, true, syntaxError(err)
+	s := rawjson.New(data, rawjson.Index{})
+	s.Enter()
+	for s.Element(len(elements) == 0) {
+		v := s.Value()
+		if s.Err() != nil {
+			break
 		}
 		elements = append(elements, v)
 	}
-	return elements, true, r.end()
+	return elements, true, syntaxError(s.End())
 }
 
 // envelope is a message under construction.
@@ -63,39 +62,38 @@ type envelope struct {
 }
 
 func (e *envelope) read(data []byte) error {
-	r := newReader(data)
-	if kind := r.dec.PeekKind(); kind != '{' {
-		if _, err := r.dec.ReadToken(); err != nil {
-			return syntaxError(err)
-		}
+	s := rawjson.New(data, rawjson.Index{})
+	s.Record()
+	if kind := s.Kind(); kind != '{' && kind != 0 {
 		return fmt.Errorf("a JSON-RPC message must be an object, not %s", kind)
 	}
-	if _, err := r.dec.ReadToken(); err != nil {
-		return syntaxError(err)
-	}
-	for r.dec.PeekKind() != '}' {
-		name, err := r.dec.ReadValue()
-		if err != nil {
-			return syntaxError(err)
+	s.Enter()
+	resultAt := 0
+	for first := true; ; first = false {
+		name, ok := s.Member(first)
+		if !ok {
+			break
 		}
-		if err := e.member(r.dec, memberName(name)); err != nil {
+		start := s.Offset()
+		set, err := e.member(&s, rawjson.Name(name))
+		if err != nil {
 			return err
 		}
+		if set {
+			resultAt = start
+		}
 	}
-	return r.end()
+	if err := s.End(); err != nil {
+		return syntaxError(err)
+	}
+	if e.msg.Result != nil {
+		e.msg.Known = s.Index(e.msg.Result, resultAt)
+	}
+	return nil
 }
 
-// memberName returns the text of a quoted name; the names that matter are
-// compared without a copy unless a peer escapes them.
-func memberName(quoted []byte) []byte {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return quoted[1 : len(quoted)-1]
-	}
-	name, _ := jsontext.AppendUnquote(nil, quoted) // a broken name is an unknown name
-	return name
-}
-
-func (e *envelope) member(dec *jsontext.Decoder, name []byte) error {
+// member reads the value of one member; isResult says that it is the result.
+func (e *envelope) member(s *rawjson.Scanner, name []byte) (isResult bool, err error) {
 	// Noted before the value is read: a broken value must still tell a call
 	// of the server from an answer to ours.
 	switch string(name) {
@@ -104,10 +102,10 @@ func (e *envelope) member(dec *jsontext.Decoder, name []byte) error {
 	case "result":
 		e.sawAnswer = true
 	}
-	v, err := dec.ReadValue()
-	if err != nil {
+	v := s.Value()
+	if err := s.Err(); err != nil {
 		e.sawAnswer = e.sawAnswer || string(name) == "error" // a broken value is not null
-		return syntaxError(err)
+		return false, syntaxError(err)
 	}
 	null := v.Kind() == 'n'
 	switch string(name) {
@@ -119,27 +117,28 @@ func (e *envelope) member(dec *jsontext.Decoder, name []byte) error {
 	case "method":
 		e.msg.Method, e.sawMethod = "", !null
 		if null {
-			return nil
+			return false, nil
 		}
 		if v.Kind() != '"' {
-			return fmt.Errorf("the JSON-RPC method must be a string, not %s", v.Kind())
+			return false, fmt.Errorf("the JSON-RPC method must be a string, not %s", v.Kind())
 		}
-		e.msg.Method = text(v)
+		e.msg.Method, _ = rawjson.Unquote(v)
 	case "params":
 		if e.msg.Params = v; null {
 			e.msg.Params = nil
 		}
 	case "result":
 		e.msg.Result = v
+		return true, nil
 	case "error":
 		e.msg.Error = nil
 		if null {
-			return nil
+			return false, nil
 		}
 		e.sawAnswer = true
 		e.msg.Error, err = decodeError(v)
 	}
-	return err
+	return false, err
 }
 
 // classify decides what kind of message was read.
@@ -173,33 +172,33 @@ func decodeError(object jsontext.Value) (*Error, error) {
 	if object.Kind() != '{' {
 		return nil, fmt.Errorf("the JSON-RPC error must be an object, not %s", object.Kind())
 	}
-	r := newReader(object)
 	e, codeOK, textOK := &Error{}, false, true
-	if _, err := r.dec.ReadToken(); err != nil {
-		return nil, syntaxError(err)
-	}
-	for r.dec.PeekKind() != '}' {
-		name, err := r.dec.ReadValue()
-		if err != nil {
-			return nil, syntaxError(err)
+	s := rawjson.New(object, rawjson.Index{})
+	s.Enter()
+	for first := true; ; first = false {
+		name, ok := s.Member(first)
+		if !ok {
+			break
 		}
-		key := string(memberName(name))
-		v, err := r.dec.ReadValue()
-		if err != nil {
-			return nil, syntaxError(err)
+		v := s.Value()
+		if s.Err() != nil {
+			break
 		}
-		switch key {
+		switch string(rawjson.Name(name)) {
 		case "code":
 			e.Code, codeOK = integer(v)
 		case "message":
 			if e.Message, textOK = "", v.Kind() == '"' || v.Kind() == 'n'; v.Kind() == '"' {
-				e.Message = text(v)
+				e.Message, _ = rawjson.Unquote(v)
 			}
 		case "data":
 			if e.Data = v; v.Kind() == 'n' {
 				e.Data = nil
 			}
 		}
+	}
+	if err := s.End(); err != nil {
+		return nil, syntaxError(err)
 	}
 	if e.Data == nil && !(codeOK && textOK) {
 		e.Data = object
@@ -220,43 +219,9 @@ func integer(v jsontext.Value) (int64, bool) {
 	return 0, false
 }
 
-// text decodes a JSON string; invalid UTF-8 becomes U+FFFD.
-func text(v jsontext.Value) string {
-	if bytes.IndexByte(v, '\\') < 0 {
-		return string(bytes.ToValidUTF8(v[1:len(v)-1], []byte("\uFFFD")))
-	}
-	b, _ := jsontext.AppendUnquote(nil, v) // the only error is invalid UTF-8, which is replaced
-	return string(b)
-}
-
-// reader reads one JSON document whose values alias it.
-type reader struct {
-	dec *jsontext.Decoder
-}
-
-func newReader(data []byte) reader {
-	return reader{jsontext.NewDecoder(bytes.NewBuffer(data),
-		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
-}
-
-// end reads the closing bracket and makes sure that nothing follows.
-func (r reader) end() error {
-	if _, err := r.dec.ReadToken(); err != nil {
-		return syntaxError(err)
-	}
-	_, err := r.dec.ReadToken()
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err == nil:
-		return errors.New("data follows the JSON-RPC message")
-	}
-	return syntaxError(err)
-}
-
 func syntaxError(err error) error {
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
+	if err == nil {
+		return nil
 	}
 	return fmt.Errorf("invalid JSON: %w", err)
 }

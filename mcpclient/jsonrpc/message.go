@@ -13,6 +13,8 @@ import (
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // Kind is the kind of a message.
@@ -55,7 +57,9 @@ type Message struct {
 	// Result of a response without Error; the JSON null when the peer sent a
 	// null result.
 	Result jsontext.Value
-	Error  *Error
+	// Known is what Decode has seen of Result.
+	Known rawjson.Index
+	Error *Error
 }
 
 // Error is the error object of a response.

@@ -3,10 +3,10 @@ package transport
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // ErrUnsent is wrapped into a context's error by Call, Notify and Reply when
@@ -101,5 +101,4 @@ func unsent(r *Request, cause error) error {
 // tooDeepText is for replies beyond the depth to which JSON is read.
 const tooDeepText = "the response is nested more than 10,000 levels deep, which is not read; let the server return flatter data"
 
-// tooDeep recognises the decoder's error for them, which has no name.
-func tooDeep(err error) bool { return strings.Contains(err.Error(), "exceeded max depth") }
+func tooDeep(err error) bool { return errors.Is(err, rawjson.ErrTooDeep) }

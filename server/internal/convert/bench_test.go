@@ -56,7 +56,7 @@ func BenchmarkToolResultToWire(b *testing.B) {
 func BenchmarkArguments(b *testing.B) {
 	for _, size := range []int{1 << 10, 100 << 10} {
 		raw := toolResultOf(size)
-		s, _, err := Struct(raw, 0)
+		s, _, err := structOf(b, raw, 0)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // MCP content types (2026-07-28 schema, ContentBlock).
@@ -20,7 +21,7 @@ const (
 func (r *reader) content() *pb.Content {
 	start := r.offset()
 	if r.kind() != '{' {
-		return &pb.Content{Kind: &pb.Content_Unknown{Unknown: &pb.UnknownContent{ValueJson: validText(r.value())}}}
+		return &pb.Content{Kind: &pb.Content_Unknown{Unknown: &pb.UnknownContent{ValueJson: validText(r.checked())}}}
 	}
 	typ := r.contentType()
 	m, member := r.contentOf(typ)
@@ -52,20 +53,22 @@ func (r *reader) content() *pb.Content {
 
 // contentType finds the type of the object that comes next, without consuming it; "" when it has none.
 func (r *reader) contentType() (typ string) {
-	rest := bytes.TrimLeft(r.src[r.offset():], " \t\r\n:,")
-	if typ, ok := leadingType(rest); ok {
+	if typ, ok := leadingType(r.src[r.offset():]); ok {
 		return typ
 	}
-	sub := newReader(rest, r.format)
-	for sub.token(); sub.more(); {
-		if string(unquoteName(sub.value())) != "type" {
-			sub.value()
-			continue
+	ahead := *r
+	ahead.enter()
+	for first := true; ; first = false {
+		name, ok := ahead.member(first)
+		switch {
+		case !ok:
+			return ""
+		case string(rawjson.Name(name)) == "type": // a second one does not count; it ends up in extra
+			typ, _, _ = ahead.text()
+			return typ
 		}
-		typ, _, _ = sub.text()
-		break // a second type does not count; it ends up in extra
+		ahead.value()
 	}
-	return typ
 }
 
 // leadingType is contentType for an object that begins with its type, as nearly all do. Whether the object is valid
@@ -90,7 +93,7 @@ func leadingType(object []byte) (typ string, ok bool) {
 	if end < 0 || bytes.IndexByte(rest[1:1+end], '\\') >= 0 {
 		return "", false
 	}
-	typ, _ = unquote(rest[:end+2])
+	typ, _ = rawjson.Unquote(rest[:end+2])
 	return typ, true
 }
 
@@ -187,7 +190,7 @@ func (r *reader) resourceContents() *pb.ResourceContents {
 			return true
 		case "blob":
 			if r.kind() == 'n' {
-				r.token()
+				r.value()
 				return true
 			}
 			if m.Data != nil {
@@ -212,14 +215,14 @@ func (r *reader) resourceContents() *pb.ResourceContents {
 func (r *reader) base64(dst *[]byte) bool {
 	switch r.kind() {
 	case 'n':
-		r.token()
+		r.value()
 		*dst = nil
 		return true
 	case '"':
 	default:
 		return false
 	}
-	text := unquoteName(r.value())
+	text := rawjson.Name(r.value())
 	enc := base64.StdEncoding
 	if bytes.ContainsAny(text, "-_") {
 		enc = base64.URLEncoding

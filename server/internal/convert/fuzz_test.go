@@ -91,7 +91,7 @@ func FuzzDocuments(f *testing.F) {
 	}
 	f.Add([]byte(`[1e400,-0,0.1,5e-324,9007199254740993]`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		v, text, err := Value(raw, 0)
+		v, text, err := valueOf(t, raw, 0)
 		if err != nil || v == nil {
 			return
 		}
@@ -105,7 +105,7 @@ func FuzzDocuments(f *testing.F) {
 		if in, out := parseJSON(t, raw), parseJSON(t, w.out); !reflect.DeepEqual(in, out) {
 			t.Fatalf("%q became %q without its text", raw, w.out)
 		}
-		again, text, err := Value(w.out, 0)
+		again, text, err := valueOf(t, w.out, 0)
 		if err != nil || text != nil || !reflect.DeepEqual(valueToJSON(t, v), valueToJSON(t, again)) {
 			t.Fatalf("%q is not stable: %v, %v", w.out, text, err)
 		}

@@ -54,7 +54,7 @@ func TestDocumentsKeepTheirTextWhenDecodingLosesSomething(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v, text, err := Value([]byte(tt.in), 0)
+			v, text, err := valueOf(t, []byte(tt.in), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestDocumentsKeepTheirTextWhenDecodingLosesSomething(t *testing.T) {
 }
 
 func TestInvalidUTF8BecomesTheReplacementCharacter(t *testing.T) {
-	r, err := ToolResult([]byte("{\"content\":[{\"type\":\"text\",\"text\":\"a\xffb\\ud800\"}],\"x\xff\":{\"k\":\"\xc3\"}}"), 0)
+	r, err := toolResultIn(t, []byte("{\"content\":[{\"type\":\"text\",\"text\":\"a\xffb\\ud800\"}],\"x\xff\":{\"k\":\"\xc3\"}}"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestWhatIsNoObjectIsAnError(t *testing.T) {
 }
 
 func TestStructHoldsOneObject(t *testing.T) {
-	s, text, err := Struct([]byte(` {"a":1} `), 0)
+	s, text, err := structOf(t, []byte(` {"a":1} `), 0)
 	if err != nil || text != nil || s.GetFields()["a"].GetNumberValue() != 1 {
 		t.Errorf("got %v, %v, %v", s, text, err)
 	}
@@ -189,7 +189,7 @@ func TestConversionsDoNotChangeOrKeepTheirInput(t *testing.T) {
 
 func TestDeepestDocumentInTheDeepestPlaceFitsDecoders(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, MaxStructDepth) + `1` + strings.Repeat(`}`, MaxStructDepth)
-	r, err := ToolResult([]byte(`{"content":[{"type":"resource","resource":{"uri":"u","text":"","_meta":`+deep+`}}],"structuredContent":`+deep+`}`), 0)
+	r, err := toolResultIn(t, []byte(`{"content":[{"type":"resource","resource":{"uri":"u","text":"","_meta":`+deep+`}}],"structuredContent":`+deep+`}`), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestTheTypeOfContentIsFoundWhereverItIs(t *testing.T) {
 		`{"type":"","text":"x"}`:                                    "",
 		`{}`:                                                        "",
 	} {
-		r, err := ToolResult([]byte(`{"content":[{"type":"text","text":"first"}, `+in+`]}`), 0)
+		r, err := toolResultIn(t, []byte(`{"content":[{"type":"text","text":"first"}, `+in+`]}`), 0)
 		if err != nil || len(r.Content) != 2 {
 			t.Errorf("%s gave %v, %v", in, r, err)
 			continue

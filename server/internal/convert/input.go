@@ -44,7 +44,7 @@ func (r *reader) inputRequired() *pb.InputRequired {
 func (r *reader) inputRequests(dst *[]*pb.InputRequest) bool {
 	switch r.kind() {
 	case 'n':
-		r.token()
+		r.value()
 		*dst = nil
 		return true
 	case '{':

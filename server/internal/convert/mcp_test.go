@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // converter is one conversion from a server, by MCP type.
@@ -26,7 +27,13 @@ type converter struct {
 }
 
 func of[T proto.Message](name string, f func([]byte, Format) (T, error)) converter {
-	return converter{name, func(raw []byte, format Format) (proto.Message, error) { return f(raw, format) }}
+	return converter{name, func(raw []byte, format Format) (proto.Message, error) {
+		m, err := f(raw, format)
+		if err != nil {
+			return m, err
+		}
+		return Decoded(m)
+	}}
 }
 
 var converters = []converter{
@@ -41,6 +48,43 @@ var converters = []converter{
 	loose("inputRequired", (*reader).inputRequired),
 	loose("task", (*reader).task),
 	of("implementation", Implementation),
+}
+
+// decoded is what a conversion gave, with its documents as messages.
+func decoded[M proto.Message](t testing.TB, m M, err error) (M, error) {
+	t.Helper()
+	if err != nil {
+		return m, err
+	}
+	m, err = Decoded(m)
+	if err != nil {
+		t.Fatalf("decode: %v", err)
+	}
+	return m, nil
+}
+
+func toolResultIn(t testing.TB, raw []byte, f Format) (*pb.ToolResult, error) {
+	t.Helper()
+	m, err := ToolResult(raw, f)
+	return decoded(t, m, err)
+}
+
+func structOf(t testing.TB, raw []byte, f Format) (*structpb.Struct, *string, error) {
+	t.Helper()
+	s, text, err := Struct(raw, f)
+	if s != nil {
+		s, err = decoded(t, s, err)
+	}
+	return s, text, err
+}
+
+func valueOf(t testing.TB, raw []byte, f Format) (*structpb.Value, *string, error) {
+	t.Helper()
+	v, text, err := Value(raw, f)
+	if v != nil {
+		v, err = decoded(t, v, err)
+	}
+	return v, text, err
 }
 
 // strict are the conversions of results, with what they demand of them.
@@ -400,7 +444,7 @@ func prune(v any) any {
 }
 
 func canonicalBase64(s string) string {
-	r := newReader([]byte(mustQuote(s)), 0)
+	r := newReader([]byte(mustQuote(s)), rawjson.Index{}, 0)
 	var b []byte
 	if !r.base64(&b) {
 		return s

@@ -1,17 +1,15 @@
 package convert
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // Format is how documents are carried. Any value but JSON_FORMAT_TEXT, the zero value included, means
@@ -26,27 +24,23 @@ type Format = pb.JsonFormat
 // both.
 type reader struct {
 	src    []byte
-	dec    *jsontext.Decoder
+	scan   rawjson.Scanner
 	format Format
 	err    error
-
-	// State of the document being read, see document.go.
-	inexact bool
-	deep    bool
 }
 
-func newReader(src []byte, f Format) *reader {
-	return &reader{
-		src: src,
-		// A bytes.Buffer is read in place and never written to, so all slices handed out alias src.
-		dec:    jsontext.NewDecoder(bytes.NewBuffer(src), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
-		format: f,
-	}
+func newReader(src []byte, known rawjson.Index, f Format) *reader {
+	return &reader{src: src, scan: rawjson.New(src, known), format: f}
 }
 
 // convertObject reads src, which must be one JSON object, with read.
 func convertObject[T any](src []byte, f Format, what string, read func(*reader) *T) (*T, error) {
-	r := newReader(src, f)
+	return convertKnown(src, rawjson.Index{}, f, what, read)
+}
+
+// convertKnown is convertObject for an object of which some is known.
+func convertKnown[T any](src []byte, known rawjson.Index, f Format, what string, read func(*reader) *T) (*T, error) {
+	r := newReader(src, known, f)
 	if r.kind() != '{' && r.err == nil {
 		return nil, fmt.Errorf("%s is not a JSON object", what)
 	}
@@ -54,8 +48,8 @@ func convertObject[T any](src []byte, f Format, what string, read func(*reader) 
 	switch err := r.end(); {
 	case err == nil:
 		return out, nil
-	case r.tooDeep():
-		return nil, &FormError{"it is nested deeper than " + strconv.Itoa(maxDepth) + " levels"}
+	case errors.Is(err, rawjson.ErrTooDeep):
+		return nil, &FormError{"it is nested deeper than " + strconv.Itoa(rawjson.MaxDepth) + " levels"}
 	default:
 		if form, ok := errors.AsType[*FormError](err); ok {
 			return nil, form
@@ -64,39 +58,19 @@ func convertObject[T any](src []byte, f Format, what string, read func(*reader) 
 	}
 }
 
-// maxDepth is how many levels a jsontext.Decoder enters.
-const maxDepth = 10_000
-
-// tooDeep reports whether the error is that the text is nested too deep. ReadValue does not tell by its stack, so the
-// brackets are counted.
-func (r *reader) tooDeep() bool {
-	if r.err == nil {
-		return false
-	}
-	_, depth := shape(r.src)
-	return depth > maxDepth
-}
-
-func (r *reader) fail(err error) {
-	if r.err == nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		r.err = err
-	}
-}
-
 // end checks that the text has ended.
 func (r *reader) end() error {
 	if r.err != nil {
 		return r.err
 	}
-	if _, err := r.dec.ReadToken(); err == nil {
-		return errors.New("text continues after its end")
-	} else if !errors.Is(err, io.EOF) {
-		return err
+	return r.scan.End()
+}
+
+// stop keeps the scanner's error.
+func (r *reader) stop() {
+	if r.err == nil {
+		r.err = r.scan.Err()
 	}
-	return nil
 }
 
 // kind is the kind of the next value, without consuming it; 0 after an error.
@@ -104,70 +78,78 @@ func (r *reader) kind() jsontext.Kind {
 	if r.err != nil {
 		return 0
 	}
-	k := r.dec.PeekKind()
+	k := r.scan.Kind()
 	if k == 0 {
-		r.token() // turns the cached error into the sticky one
+		r.stop()
 	}
 	return k
 }
 
-func (r *reader) token() jsontext.Token {
-	if r.err != nil {
-		return jsontext.Token{}
-	}
-	t, err := r.dec.ReadToken()
-	if err != nil {
-		r.fail(err)
-	}
-	return t
-}
-
 // value consumes one value and returns its bytes in src.
 func (r *reader) value() []byte {
-	if r.err != nil {
-		return nil
-	}
-	v, err := r.dec.ReadValue()
-	if err != nil {
-		r.fail(err)
-		return nil
-	}
+	v, _ := r.checked()
 	return v
 }
 
-// more reports whether the open object or list has another member; otherwise it closes it.
-func (r *reader) more() bool {
-	switch r.kind() {
-	case 0:
-		return false
-	case '}', ']':
-		r.token()
-		return false
-	default:
-		return true
+// checked is value, and tells whether the bytes are known to be valid UTF-8.
+func (r *reader) checked() (v []byte, utf8 bool) {
+	if r.err != nil {
+		return nil, false
 	}
+	if v, utf8 = r.scan.Checked(); v == nil {
+		r.stop()
+	}
+	return v, utf8
 }
 
-func (r *reader) offset() int { return int(r.dec.InputOffset()) }
-
-// since is the value that was consumed since offset start, without what separates it from its name.
-func (r *reader) since(start int) []byte {
-	return bytes.TrimLeft(r.src[start:r.offset()], " \t\r\n:,")
+// enter consumes the bracket of the object or list that is next.
+func (r *reader) enter() {
+	if r.err != nil {
+		return
+	}
+	r.scan.Enter()
+	r.stop()
 }
+
+// member consumes the next name of the open object, and what closes it if there is none; first is for the first one.
+func (r *reader) member(first bool) (quoted []byte, ok bool) {
+	if r.err != nil {
+		return nil, false
+	}
+	quoted, ok = r.scan.Member(first)
+	r.stop()
+	return quoted, ok && r.err == nil
+}
+
+// element reports whether the open list has another value; otherwise it closes it.
+func (r *reader) element(first bool) bool {
+	if r.err != nil {
+		return false
+	}
+	more := r.scan.Element(first)
+	if !more {
+		r.stop()
+	}
+	return more
+}
+
+// offset is where the value begins that is next, after its name or within its list.
+func (r *reader) offset() int { return r.scan.Offset() }
+
+// since is the value that was consumed since offset start.
+func (r *reader) since(start int) []byte { return r.scan.Since(start) }
 
 // object reads an object and calls known for each member, with the value next. Members for which known returns false
 // are returned as the text of a JSON object, nil when there is none.
 func (r *reader) object(known func(name []byte) bool) (extra []byte) {
-	r.token()
-	return r.members(nil, known)
-}
-
-// members is object after its opening brace; extra holds what was collected before.
-func (r *reader) members(extra []byte, known func(name []byte) bool) []byte {
-	for r.more() {
-		name := r.value()
+	r.enter()
+	for first := true; ; first = false {
+		name, ok := r.member(first)
+		if !ok {
+			break
+		}
 		start := r.offset()
-		fits := known(unquoteName(name))
+		fits := known(rawjson.Name(name))
 		if r.err == nil && r.offset() == start {
 			r.value()
 		}
@@ -195,20 +177,20 @@ func appendMember(object, name, value []byte) []byte {
 func list[T any](r *reader, dst *[]T, item func() (T, bool)) bool {
 	switch r.kind() {
 	case 'n':
-		r.token()
+		r.value()
 		*dst = nil
 		return true
 	case '[':
 	default:
 		return false
 	}
-	r.token()
+	r.enter()
 	var out []T
 	fits := true
-	for r.more() {
+	for first := true; r.element(first); first = false {
 		start := r.offset()
 		if r.kind() == 'n' {
-			r.token()
+			r.value()
 			continue
 		}
 		v, ok := item()
@@ -237,7 +219,7 @@ func objects[T any](r *reader, dst *[]*T, read func(*reader) *T) bool {
 func optional[T any](r *reader, dst **T, read func(*reader) *T) bool {
 	switch r.kind() {
 	case 'n':
-		r.token()
+		r.value()
 		*dst = nil
 		return true
 	case '{':
@@ -251,10 +233,10 @@ func optional[T any](r *reader, dst **T, read func(*reader) *T) bool {
 func (r *reader) text() (s string, present, fits bool) {
 	switch r.kind() {
 	case 'n':
-		r.token()
+		r.value()
 		return "", false, true
 	case '"':
-		s, _ = unquote(r.value())
+		s, _ = rawjson.UnquoteChecked(r.checked())
 		return s, true, true
 	}
 	return "", false, false
@@ -289,10 +271,10 @@ func (r *reader) strings(dst *[]string) bool {
 func (r *reader) optBool(dst **bool) bool {
 	switch k := r.kind(); k {
 	case 'n':
-		r.token()
+		r.value()
 		*dst = nil
 	case 't', 'f':
-		r.token()
+		r.value()
 		*dst = new(k == 't')
 	default:
 		return false
@@ -304,7 +286,7 @@ func (r *reader) optBool(dst **bool) bool {
 func (r *reader) optInt(dst **int64) bool {
 	switch r.kind() {
 	case 'n':
-		r.token()
+		r.value()
 		*dst = nil
 		return true
 	case '0':
@@ -321,7 +303,7 @@ func (r *reader) optInt(dst **int64) bool {
 func (r *reader) optDouble(dst **float64) bool {
 	switch r.kind() {
 	case 'n':
-		r.token()
+		r.value()
 		*dst = nil
 		return true
 	case '0':
@@ -354,35 +336,11 @@ func (r *reader) resultType(want string) bool {
 	return fits && (!present || s == want)
 }
 
-// unquote decodes a JSON string. clean is false when something in it had to become U+FFFD.
-func unquote(quoted []byte) (s string, clean bool) {
-	if len(quoted) < 2 {
-		return "", true
+// validText is JSON text as a protobuf string; valid says that its UTF-8 is.
+func validText(b []byte, valid bool) *string {
+	text := string(b)
+	if !valid {
+		text = strings.ToValidUTF8(text, "\uFFFD")
 	}
-	inner := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(inner, '\\') < 0 {
-		if utf8.Valid(inner) {
-			return string(inner), true
-		}
-	}
-	b, err := jsontext.AppendUnquote(make([]byte, 0, len(inner)), quoted)
-	return string(b), err == nil
-}
-
-// unquoteName is unquote for names that are only compared; it allocates only for unusual ones.
-func unquoteName(quoted []byte) []byte {
-	if len(quoted) < 2 {
-		return nil
-	}
-	inner := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return inner
-	}
-	s, _ := unquote(quoted)
-	return []byte(s)
-}
-
-// validText is JSON text as a protobuf string.
-func validText(b []byte) *string {
-	return new(strings.ToValidUTF8(string(b), "\uFFFD"))
+	return &text
 }

@@ -2,6 +2,7 @@ package convert
 
 import (
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // Resource converts an MCP `Resource`. The target is left empty.
@@ -17,7 +18,12 @@ func ResourceTemplate(raw []byte, f Format) (*pb.ResourceTemplate, error) {
 // ReadResourceResult converts an MCP `ReadResourceResult`. A blob that is not Base64 stays in the extra field of its
 // contents.
 func ReadResourceResult(raw []byte, f Format) (*pb.ReadResourceResult, error) {
-	return convertObject(raw, f, "resource result", func(r *reader) *pb.ReadResourceResult {
+	return KnownReadResourceResult(raw, rawjson.Index{}, f)
+}
+
+// KnownReadResourceResult is [ReadResourceResult] for a result of which some is known.
+func KnownReadResourceResult(raw []byte, known rawjson.Index, f Format) (*pb.ReadResourceResult, error) {
+	return convertKnown(raw, known, f, "resource result", func(r *reader) *pb.ReadResourceResult {
 		m, contents := r.readResourceResult()
 		r.need(contents, "contents")
 		return m

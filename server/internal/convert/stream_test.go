@@ -25,9 +25,16 @@ func TestProgressKeepsWhatIsThere(t *testing.T) {
 }
 
 func TestLogMessagesKeepTheirData(t *testing.T) {
+	message := func(level, logger string, data []byte, f Format) *pb.LogMessage {
+		m, err := decoded(t, LogMessage(level, logger, data, f), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
 	wantMessage(t, &pb.LogMessage{}, LogMessage("loud", "", nil, 0))
-	wantMessage(t, &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_INFO, Logger: "l\uFFFD", Data: structpb.NewStringValue("x")}, LogMessage("info", "l\xff", []byte(`"x"`), 0))
-	wantMessage(t, &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_ERROR, Data: structpb.NewNullValue()}, LogMessage("error", "", []byte(`null`), 0))
+	wantMessage(t, &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_INFO, Logger: "l\uFFFD", Data: structpb.NewStringValue("x")}, message("info", "l\xff", []byte(`"x"`), 0))
+	wantMessage(t, &pb.LogMessage{Level: pb.LogLevel_LOG_LEVEL_ERROR, Data: structpb.NewNullValue()}, message("error", "", []byte(`null`), 0))
 	wantMessage(t, &pb.LogMessage{DataJson: new(`{"n":12345678901234567890}`)}, LogMessage("", "", []byte(`{"n":12345678901234567890}`), asText))
 	inexact := LogMessage("", "", []byte(`12345678901234567890`), 0)
 	if inexact.GetData() == nil || inexact.GetDataJson() != "12345678901234567890" {

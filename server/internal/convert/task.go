@@ -54,7 +54,7 @@ func (r *reader) task() *pb.Task {
 func (r *reader) taskOutcome(name string, m *pb.Task) bool {
 	switch r.kind() {
 	case 'n':
-		r.token()
+		r.value()
 		return true
 	case '{':
 	default:
@@ -88,7 +88,7 @@ func (r *reader) jsonRPCError() (m *pb.JsonRpcError, whole bool) {
 		case "message":
 			return r.string(&m.Message)
 		case "data":
-			m.DataJson = validText(r.value())
+			m.DataJson = validText(r.checked())
 			return true
 		}
 		return false

@@ -2,13 +2,19 @@ package convert
 
 import (
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
+	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
 // ToolResult converts an MCP `CallToolResult`. A missing or null content is an empty list if there is something else
 // that answers the call: structuredContent or isError. A missing resultType is "complete"; another resultType goes to
 // extra with all that belongs to it.
 func ToolResult(raw []byte, f Format) (*pb.ToolResult, error) {
-	return convertObject(raw, f, "tool result", func(r *reader) *pb.ToolResult {
+	return KnownToolResult(raw, rawjson.Index{}, f)
+}
+
+// KnownToolResult is [ToolResult] for a result of which some is known.
+func KnownToolResult(raw []byte, known rawjson.Index, f Format) (*pb.ToolResult, error) {
+	return convertKnown(raw, known, f, "tool result", func(r *reader) *pb.ToolResult {
 		m, content, structured := r.toolResult()
 		switch {
 		case content == misfit:
