@@ -71,21 +71,18 @@ fuzz: ## Run every fuzz target for FUZZTIME (60s)
 		done; \
 	done
 
+# built first, since go run does not pass signals on
 .PHONY: bench
-bench: ## Measure the CPU per call beside a bare POST and the official SDK
-	cd test && $(GO) run ./bench
+bench: ## Measure the bridge beside a bare POST and the official SDK: eight cells, under 10 minutes (Linux)
+	cd test && $(GO) build -o .cache/bench ./bench && exec .cache/bench -doc ../docs/performance.md
+
+.PHONY: bench-full
+bench-full: ## The same with every cell, in about half an hour (Linux)
+	cd test && $(GO) build -o .cache/bench ./bench && exec .cache/bench -full -duration 2s -settle 3m -doc ../docs/performance.md
 
 .PHONY: bench-client
 bench-client: ## Measure the client's CPU and allocations beside the official SDK's (Linux)
 	cd test && $(GO) run ./clientbench
-
-.PHONY: bench-tracing
-bench-tracing: ## Measure what tracing costs a call, unsampled and exported (Linux)
-	cd test && $(GO) run ./bench -tracing -rounds 11
-
-.PHONY: bench-watchers
-bench-watchers: ## Measure the memory of ten thousand idle watches (Linux)
-	cd test && $(GO) run ./bench/watchers
 
 .PHONY: bench-micro
 bench-micro: ## Run the microbenchmarks that match BENCH (all)

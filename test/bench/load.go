@@ -4,133 +4,150 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-
-	mcpbridgegrpc "github.com/mcpbridge/mcpbridge/test/gen/mcpbridge/v1"
 )
+
+// loadSpec is what one load generator does.
+type loadSpec struct {
+	Via         string   // grpc; post and sdk call the MCP server directly
+	Address     string   // of the listener, or the URL of the MCP server
+	Command     []string // the MCP server's, with sdk; nil = the address says where it is
+	Work        work
+	Callers     int
+	Connections int // that the callers share, at most one for each
+	WarmUp      time.Duration
+	Duration    time.Duration
+	Parent      string // traceparent of the calls over grpc; "" = none
+	PID         int    // of the process whose CPU and memory are measured; 0 = the generator itself
+}
 
 // sample is one measurement.
 type sample struct {
-	cpu      float64 // µs of the process per call
-	rate     float64 // calls per second
-	p50, p99 float64 // milliseconds
+	CPU           float64 // µs of the process per call
+	Rate          float64 // calls per second
+	P50, P95, P99 float64 // milliseconds
+	Told          float64 // progress messages per call
+	Memory, Peak  int     // bytes that the process holds at the end, and the most it held while measured
 }
 
-func dial(c *contender) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+c.process.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-}
-
-// check makes one call and looks at its answer.
-func check(c *contender, text string) error {
-	conn, err := dial(c)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	response, err := mcpbridgegrpc.NewToolsServiceClient(conn).CallTool(ctx, c.request)
-	if err != nil {
-		return err
-	}
-	result := response.GetResult()
-	if strings.Contains(result.GetStructuredContentJson(), text) {
-		return nil
-	}
-	if len(result.GetContent()) == 1 && result.GetContent()[0].GetText().GetText() == text {
-		return nil
-	}
-	return fmt.Errorf("wrong answer: %v", response)
-}
-
-// load calls for the duration and measures the CPU of the contender's process meanwhile.
-func load(c *contender, callers int, duration time.Duration) (sample, error) {
-	conn, err := dial(c)
+// load warms up, then calls for the duration and measures the process meanwhile.
+func load(ctx context.Context, spec loadSpec) (sample, error) {
+	job, err := spec.Work.prepare()
 	if err != nil {
 		return sample{}, err
 	}
-	defer conn.Close()
-	tools := mcpbridgegrpc.NewToolsServiceClient(conn)
-	ctx := context.Background()
-	if c.parent != "" {
-		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", c.parent)
-	}
-	spin := func(duration time.Duration) ([]time.Duration, error) {
-		times, failures := make([][]time.Duration, callers), make([]error, callers)
-		end := time.Now().Add(duration)
-		var workers sync.WaitGroup
-		for i := range callers {
-			workers.Go(func() {
-				for {
-					began := time.Now()
-					if began.After(end) {
-						return
-					}
-					if _, failures[i] = tools.CallTool(ctx, c.request); failures[i] != nil {
-						return
-					}
-					times[i] = append(times[i], time.Since(began))
-				}
-			})
-		}
-		workers.Wait()
-		return slices.Sorted(slices.Values(slices.Concat(times...))), errors.Join(failures...)
-	}
-	if _, err := spin(duration / 5); err != nil { // warm-up
+	ways, end, err := spec.connect(ctx)
+	if err != nil {
 		return sample{}, err
 	}
-	before, err := cpuTime(c.process.cmd.Process.Pid)
+	defer end()
+	if spec.Parent != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "traceparent", spec.Parent)
+	}
+	if _, err := spin(ctx, job, ways, spec.Callers, spec.WarmUp); err != nil {
+		return sample{}, err
+	}
+	if err := resetPeak(spec.PID); err != nil {
+		return sample{}, err
+	}
+	job.told.Store(0)
+	before, err := cpuTime(spec.PID)
 	if err != nil {
 		return sample{}, err
 	}
 	began := time.Now()
-	times, err := spin(duration)
+	times, err := spin(ctx, job, ways, spec.Callers, spec.Duration)
 	if err != nil {
 		return sample{}, err
 	}
 	took := time.Since(began)
-	after, err := cpuTime(c.process.cmd.Process.Pid)
+	after, err := cpuTime(spec.PID)
+	if err != nil {
+		return sample{}, err
+	}
+	now, peak, err := memory(spec.PID)
 	if err != nil {
 		return sample{}, err
 	}
 	n := len(times)
-	if n == 0 {
-		return sample{}, errors.New("no call ended within the measurement; raise -duration")
-	}
+	at := func(share int) float64 { return times[(n-1)*share/100].Seconds() * 1000 }
 	return sample{
-		cpu:  float64((after - before).Microseconds()) / float64(n),
-		rate: float64(n) / took.Seconds(),
-		p50:  times[n/2].Seconds() * 1000,
-		p99:  times[n*99/100].Seconds() * 1000,
+		CPU:  float64((after - before).Nanoseconds()) / 1000 / float64(n),
+		Rate: float64(n) / took.Seconds(),
+		P50:  at(50), P95: at(95), P99: at(99),
+		Told:   float64(job.told.Load()) / float64(n),
+		Memory: now, Peak: peak,
 	}, nil
 }
 
-// cpuTime is the user and system time of a process, to 10 ms.
-func cpuTime(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("CPU time needs Linux: %w", err)
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // from field 3, the state, on
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
-	}
-	var ticks int64
-	for _, field := range fields[11:13] { // utime, stime
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, err
+// connect makes the ways that the callers share. The caller must call end.
+func (s *loadSpec) connect(ctx context.Context) (ways []api, end func(), err error) {
+	var ends []func() error
+	end = func() {
+		for _, end := range ends {
+			_ = end() // the measurement is over
 		}
-		ticks += n
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond, nil // Linux reports in ticks of 1/100 s
+	for range max(1, min(s.Connections, s.Callers)) {
+		switch s.Via {
+		case "grpc":
+			r, err := newRemote(s.Address)
+			if err != nil {
+				end()
+				return nil, nil, err
+			}
+			ways, ends = append(ways, r), append(ends, r.Close)
+		case "post":
+			ways = append(ways, newPoster(s.Address))
+		case "sdk":
+			c, err := newSession(ctx, s.Address, s.Command)
+			if err != nil {
+				end()
+				return nil, nil, err
+			}
+			ways, ends = append(ways, c), append(ends, c.Close)
+		default:
+			end()
+			return nil, nil, fmt.Errorf("there is no way %q to call", s.Via)
+		}
+	}
+	return ways, end, nil
+}
+
+// spin calls for the duration, at least once for each caller, and returns how long each call took, sorted. The first
+// error ends it.
+func spin(ctx context.Context, job *job, ways []api, callers int, duration time.Duration) ([]time.Duration, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	times := make([][]time.Duration, callers)
+	until := time.Now().Add(duration)
+	var workers sync.WaitGroup
+	for i := range callers {
+		workers.Go(func() {
+			for n := i; ; n++ {
+				began := time.Now()
+				if n > i && began.After(until) {
+					return
+				}
+				if err := job.do(ctx, ways[i%len(ways)], n); err != nil {
+					cancel(err)
+					return
+				}
+				times[i] = append(times[i], time.Since(began))
+			}
+		})
+	}
+	workers.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(times...)))
+	if len(all) == 0 {
+		return nil, errors.New("there are no callers")
+	}
+	return all, nil
 }

@@ -1,216 +1,173 @@
-// Command bench measures what one CallTool costs the bridge: CPU time of its process per call, beside two references
-// measured in the same run by the same load over gRPC:
+// Command bench measures what the bridge costs, beside references that do the same work, in one run on one machine:
 //
-//	post  a Connect handler that does one net/http POST to the MCP server and forwards the bytes: the floor
-//	sdk   a Connect handler that calls through the client of the official Go SDK
+//	floor   a Connect handler (and the same behind grpc-go's transport) that forwards each call as one bare POST
+//	sdk     a Connect handler that calls through the client of the official Go SDK
+//	direct  the load generator calls the MCP server itself
 //
-// The MCP server is a minimal one that answers with JSON (see server.go). Rounds are interleaved and medians are
-// shown, because machines are noisy. Run it with "go run ./bench" in the folder test.
+// Load generator, bridge, references and MCP servers are processes of their own. Where there are two processors or
+// more, what is measured has one for itself, and everything else the others. Rounds are interleaved, and medians are
+// shown; only ratios within one run mean anything. See cells.go for what is measured and goals.go for what is to hold.
+// Linux only. Run it in the folder test:
 //
-// With -tracing it measures what tracing costs instead: the bridge without it, with it for callers that are not sampled,
-// and with it for callers that are, spans exported by OTLP. It fails when that is more than the project allows.
+//	go run ./bench            # eight cells, under ten minutes
+//	go run ./bench -full      # all
+//	go run ./bench -only http-16 -rounds 9
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
+	"syscall"
 	"time"
-
-	"google.golang.org/protobuf/types/known/structpb"
-
-	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 )
 
 func main() {
-	run := bench
-	if len(os.Args) == 3 && slices.Contains([]string{"server", "post", "sdk", "collector"}, os.Args[1]) {
-		run = func() error { return serveRole(os.Args[1], os.Args[2]) } // one of the children
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run, ok := role(os.Args)
+	if !ok {
+		run = bench
 	}
-	if err := run(); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// contender is a process under load.
-type contender struct {
-	name    string
-	process *process
-	request *pb.CallToolRequest
-	parent  string // the traceparent of the calls; "" = none
-	rounds  []sample
-}
-
-func bench() error {
-	duration := flag.Duration("duration", 2*time.Second, "length of one measurement")
-	rounds := flag.Int("rounds", 5, "measurements of each contender")
-	callers := flag.Int("callers", 16, "concurrent callers")
-	size := flag.Int("bytes", 1024, "bytes of text echoed")
-	bridge := flag.String("bridge", "", "bridge binary; empty builds ../cmd/bridge")
-	tracing := flag.Bool("tracing", false, "measure the cost of tracing")
+func bench(ctx context.Context) error {
+	r := runner{targets: 1000, watches: 10_000, connections: 100}
+	full := flag.Bool("full", false, "measure all cells")
+	only := flag.String("only", "", "measure these cells, separated by commas")
+	doc := flag.String("doc", "", "document to write the report into")
+	pin := flag.Bool("pin", true, "give what is measured a processor for itself")
+	flag.StringVar(&r.bridge, "bridge", "", "bridge binary; empty builds ../cmd/bridge")
+	flag.IntVar(&r.rounds, "rounds", 5, "measurements of each row")
+	flag.DurationVar(&r.duration, "duration", time.Second, "length of one measurement")
+	flag.DurationVar(&r.settle, "settle", 30*time.Second, "wait before the memory of what is idle is measured; the runtime collects an idle heap every two minutes")
+	flag.BoolVar(&r.fast, "grpc", false, "measure listen.grpc, too")
 	flag.Parse()
-
-	dir, err := os.MkdirTemp("", "mcpbridge-bench-")
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q; see -help", flag.Arg(0))
+	}
+	if r.rounds < 1 || r.duration <= 0 {
+		return errors.New("-rounds and -duration must be positive")
+	}
+	if *doc != "" && *only != "" {
+		return errors.New("-doc is for whole runs: leave -only out")
+	}
+	chosen, err := choose(*full, *only)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	if *bridge == "" {
-		*bridge = filepath.Join(dir, "bridge")
-		build := exec.Command("go", "build", "-o", *bridge, "./cmd/bridge")
-		build.Dir = ".."
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build the bridge (bench runs in the folder test): %w\n%s", err, out)
-		}
-	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := r.prepare(*pin); err != nil {
 		return err
 	}
-
-	server, err := launch(exec.Command(self, "server", "-"))
-	if err != nil {
-		return err
-	}
-	defer server.stop()
-	url, config := "http://"+server.address+"/mcp", filepath.Join(dir, "bridge.yaml")
-	if err := os.WriteFile(config, []byte("log: {level: warn}\ntargets:\n  bench:\n    url: "+url+"\n"), 0o600); err != nil {
-		return err
-	}
-
-	text := strings.Repeat("0123456789abcdef", *size/16+1)[:*size]
-	arguments, err := structpb.NewStruct(map[string]any{"text": text})
-	if err != nil {
-		return err
-	}
-	asText := &pb.CallToolRequest{Name: "echo", ArgumentsJson: new(`{"text":"` + text + `"}`), JsonFormat: pb.JsonFormat_JSON_FORMAT_TEXT}
-	if *tracing {
-		return benchTracing(setting{self: self, bridge: *bridge, config: config, request: asText, text: text, rounds: *rounds, callers: *callers, duration: *duration})
-	}
-	var processes []*process
-	for _, cmd := range []*exec.Cmd{
-		exec.Command(self, "post", url),
-		exec.Command(self, "sdk", url),
-		exec.Command(*bridge, "serve", "--config", config, "--listen", "127.0.0.1:0"),
-	} {
-		p, err := launch(cmd)
-		if err != nil {
+	defer os.RemoveAll(r.dir)
+	if r.bridge == "" {
+		if r.bridge, err = buildBridge(ctx, r.dir); err != nil {
 			return err
 		}
-		defer p.stop()
-		processes = append(processes, p)
 	}
-	contenders := []*contender{
-		{name: "post (floor)", process: processes[0], request: asText},
-		{name: "sdk", process: processes[1], request: asText},
-		{name: "bridge, JSON text", process: processes[2], request: asText},
-		{name: "bridge, Struct", process: processes[2], request: &pb.CallToolRequest{Name: "echo", Arguments: arguments}},
+	results := r.run(ctx, chosen, os.Stderr)
+	report := newReport(r.head(), results)
+	errs := []error{report.text(os.Stdout)}
+	for _, result := range results {
+		errs = append(errs, result.err)
 	}
-	if err := measure(contenders, text, *rounds, *callers, *duration); err != nil {
+	if *doc != "" && errors.Join(errs...) == nil {
+		errs = append(errs, report.replace(*doc))
+	}
+	return errors.Join(errs...)
+}
+
+// choose returns the cells to measure.
+func choose(full bool, only string) ([]cell, error) {
+	all := cells()
+	if only == "" {
+		return slices.DeleteFunc(all, func(c cell) bool { return !full && !c.core }), nil
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.name)
+	}
+	for name := range strings.SplitSeq(only, ",") {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("there is no cell %q; there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(c cell) bool { return !slices.Contains(strings.Split(only, ","), c.name) }), nil
+}
+
+// prepare finds out about the machine. The caller removes dir.
+func (r *runner) prepare(pin bool) (err error) {
+	if r.self, err = os.Executable(); err != nil {
 		return err
 	}
-	return report(contenders, *callers, *size)
-}
-
-// measure runs the rounds, in which every contender has its turn.
-func measure(contenders []*contender, text string, rounds, callers int, duration time.Duration) error {
-	for _, c := range contenders {
-		if err := check(c, text); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
+	if r.loaded, err = loadAverage(); err != nil {
+		return err
 	}
-	for round := range rounds {
-		for _, c := range contenders {
-			s, err := load(c, callers, duration)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
-			}
-			c.rounds = append(c.rounds, s)
-		}
-		fmt.Fprintf(os.Stderr, "round %d of %d done\n", round+1, rounds)
-	}
-	return nil
-}
-
-func report(contenders []*contender, callers, size int) error {
-	fmt.Printf("CallTool, %d bytes echoed, %d callers over one gRPC connection, medians of %d rounds\n\n", size, callers, len(contenders[0].rounds))
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tCPU µs/call\tratio\tspread\tcalls/s\tp50 ms\tp99 ms")
-	floor := median(contenders[0].rounds, cpu)
-	for _, c := range contenders {
-		least := slices.MinFunc(c.rounds, func(a, b sample) int { return cmp.Compare(a.cpu, b.cpu) })
-		most := slices.MaxFunc(c.rounds, func(a, b sample) int { return cmp.Compare(a.cpu, b.cpu) })
-		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.0f-%.0f\t%.0f\t%.2f\t%.2f\n", c.name, median(c.rounds, cpu), median(c.rounds, cpu)/floor, least.cpu, most.cpu,
-			median(c.rounds, func(s sample) float64 { return s.rate }), median(c.rounds, func(s sample) float64 { return s.p50 }), median(c.rounds, func(s sample) float64 { return s.p99 }))
-	}
-	return w.Flush()
-}
-
-func cpu(s sample) float64 { return s.cpu }
-
-func median(samples []sample, field func(sample) float64) float64 {
-	values := make([]float64, len(samples))
-	for i, s := range samples {
-		values[i] = field(s)
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-// process is a child that has printed where it listens.
-type process struct {
-	cmd     *exec.Cmd
-	address string
-}
-
-var address = regexp.MustCompile(`(?:listening |listens on http://)(127\.0\.0\.1:[0-9]+)`)
-
-// launch starts a child and waits for the address in its output.
-func launch(cmd *exec.Cmd) (*process, error) {
-	reader, writer, err := os.Pipe()
+	cpus, err := processors()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	cmd.Stdout, cmd.Stderr = writer, writer
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	writer.Close()
-	p := &process{cmd: cmd}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { reader.SetReadDeadline(time.Now()) })()
-	lines := bufio.NewScanner(reader)
-	var seen strings.Builder
-	for lines.Scan() {
-		if match := address.FindStringSubmatch(lines.Text()); match != nil {
-			p.address = match[1]
-			go func() { // ends with the child; what it says later is only trouble
-				for lines.Scan() {
-					fmt.Fprintln(os.Stderr, lines.Text())
-				}
-			}()
-			return p, nil
+	if pin && len(cpus) > 1 {
+		var rest []string
+		for _, cpu := range cpus[1:] {
+			rest = append(rest, strconv.Itoa(cpu))
 		}
-		fmt.Fprintln(&seen, lines.Text())
+		r.apart, r.rest = strconv.Itoa(cpus[0]), strings.Join(rest, ",")
 	}
-	p.stop()
-	return nil, fmt.Errorf("%s did not say where it listens:\n%s", cmd, &seen)
+	r.dir, err = os.MkdirTemp("", "mcpbridge-bench-")
+	return err
 }
 
-func (p *process) stop() {
-	p.cmd.Process.Signal(os.Interrupt)
-	timer := time.AfterFunc(10*time.Second, func() { p.cmd.Process.Kill() })
-	defer timer.Stop()
-	p.cmd.Wait()
+func buildBridge(ctx context.Context, dir string) (string, error) {
+	bridge := filepath.Join(dir, "bridge")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", bridge, "./cmd/bridge")
+	build.Dir = ".."
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the bridge (bench runs in the folder test): %w\n%s", err, out)
+	}
+	return bridge, nil
+}
+
+// run measures cells and tells of it. A cell that fails leaves the others alone.
+func (r *runner) run(ctx context.Context, chosen []cell, progress io.Writer) []result {
+	var results []result
+	for i, c := range chosen {
+		began := time.Now()
+		rows, err := c.measure(ctx, r)
+		if err != nil {
+			err = fmt.Errorf("cell %s: %w", c.name, err)
+		}
+		results = append(results, result{cell: c, rows: rows, err: err})
+		fmt.Fprintf(progress, "%d of %d: %s, %s\n", i+1, len(chosen), c.name, time.Since(began).Round(100*time.Millisecond))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return results
+}
+
+// head says how was measured.
+func (r *runner) head() []string {
+	pinned := "Nothing was pinned to a processor."
+	if r.apart != "" {
+		pinned = fmt.Sprintf("What is measured ran on processor %s alone, load generator and MCP servers on %s.", r.apart, r.rest)
+	}
+	return []string{
+		fmt.Sprintf("%s. %s", machine(), pinned),
+		fmt.Sprintf("Medians of %d interleaved rounds of %s each, after a warm-up of %s. The machine's load average was %s before the first one.", r.rounds, r.duration, r.duration/4, r.loaded),
+	}
 }

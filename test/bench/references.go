@@ -1,125 +1,101 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"google.golang.org/grpc"
 
 	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1/mcpbridgev1connect"
+	mcpbridgegrpc "github.com/mcpbridge/mcpbridge/test/gen/mcpbridge/v1"
 )
 
-// caller is how a reference answers a call.
-type caller func(context.Context, *pb.CallToolRequest) (*pb.CallToolResponse, error)
+// connectTools serves an api with Connect handlers.
+type connectTools struct {
+	mcpbridgev1connect.ToolsServiceHandler // the methods that are not measured
+	api
+}
 
-// serveRole runs one of the children until it is interrupted.
-func serveRole(role, url string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	handler := http.Handler(http.HandlerFunc(serveMCP))
-	switch role {
-	case "server":
-	case "collector":
-		handler = newCollector()
-	default:
-		call, err := map[string]func(string) (caller, error){"post": post, "sdk": sdk}[role](url)
-		if err != nil {
-			return err
-		}
-		server := connect.NewServer()
-		mcpbridgev1connect.RegisterToolsServiceHandler(server, service{call: call})
-		mux := http.NewServeMux()
-		connecthttp.Mount(mux, server)
-		handler = mux
-	}
+func (s connectTools) CallTool(ctx context.Context, request *pb.CallToolRequest) (*pb.CallToolResponse, error) {
+	return s.api.CallTool(ctx, request)
+}
+
+func (s connectTools) ListTools(ctx context.Context, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	return s.api.ListTools(ctx, request)
+}
+
+func (s connectTools) CallToolStream(ctx context.Context, request *pb.CallToolStreamRequest, stream mcpbridgev1connect.ToolsServiceCallToolStreamServerStream) error {
+	return s.StreamTool(ctx, request, stream.Send)
+}
+
+// grpcTools serves an api with the handlers that grpc-go generates.
+type grpcTools struct {
+	mcpbridgegrpc.UnimplementedToolsServiceServer
+	api
+}
+
+func (s grpcTools) CallTool(ctx context.Context, request *pb.CallToolRequest) (*pb.CallToolResponse, error) {
+	return s.api.CallTool(ctx, request)
+}
+
+func (s grpcTools) ListTools(ctx context.Context, request *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
+	return s.api.ListTools(ctx, request)
+}
+
+func (s grpcTools) CallToolStream(request *pb.CallToolStreamRequest, stream grpc.ServerStreamingServer[pb.CallToolStreamResponse]) error {
+	return s.StreamTool(stream.Context(), request, stream.Send)
+}
+
+func connectHandler(served api) http.Handler {
+	server := connect.NewServer()
+	mcpbridgev1connect.RegisterToolsServiceHandler(server, connectTools{api: served})
+	mux := http.NewServeMux()
+	connecthttp.Mount(mux, server)
+	return mux
+}
+
+// serveReference serves an api with Connect behind net/http's server, and with grpc-go behind its own, until ctx ends.
+func serveReference(ctx context.Context, served api) error {
+	fast := grpc.NewServer()
+	mcpbridgegrpc.RegisterToolsServiceServer(fast, grpcTools{api: served})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	server := &http.Server{Handler: handler, Protocols: protocols}
-	defer context.AfterFunc(ctx, func() { server.Close() })()
-	fmt.Println("listening", listener.Addr())
+	defer context.AfterFunc(ctx, fast.Stop)()
+	failed := make(chan error, 1)
+	go func() { failed <- fast.Serve(listener) }()
+	fmt.Printf("gRPC on %s\n", listener.Addr())
+	err = serveHTTP(ctx, connectHandler(served))
+	fast.Stop()
+	return errors.Join(err, <-failed)
+}
+
+// serveHTTP serves HTTP/1.1 and cleartext HTTP/2 until ctx ends.
+func serveHTTP(ctx context.Context, handler http.Handler) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, Protocols: cleartext()}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // there is nobody to tell
+	fmt.Printf("listens on http://%s\n", listener.Addr())
 	if err := server.Serve(listener); ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-type service struct {
-	mcpbridgev1connect.ToolsServiceHandler // the methods that are not measured
-
-	call caller
-}
-
-func (s service) CallTool(ctx context.Context, request *pb.CallToolRequest) (*pb.CallToolResponse, error) {
-	return s.call(ctx, request)
-}
-
-func (service) ListTools(context.Context, *pb.ListToolsRequest) (*pb.ListToolsResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, "only CallTool is measured")
-}
-
-// post forwards the call as one POST and the reply as it is.
-func post(url string) (caller, error) {
-	const head = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"`
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-	return func(ctx context.Context, request *pb.CallToolRequest) (*pb.CallToolResponse, error) {
-		body := head + request.GetName() + `","arguments":` + request.GetArgumentsJson() + `}}`
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(body)))
-		if err != nil {
-			return nil, err
-		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Accept", "application/json, text/event-stream")
-		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
-		r.Header.Set("Mcp-Method", "tools/call")
-		r.Header.Set("Mcp-Name", request.GetName())
-		reply, err := client.Do(r)
-		if err != nil {
-			return nil, err
-		}
-		defer reply.Body.Close()
-		raw, err := io.ReadAll(reply.Body)
-		if err != nil {
-			return nil, err
-		}
-		result := &pb.ToolResult{StructuredContentJson: new(string(raw))}
-		return &pb.CallToolResponse{Outcome: &pb.CallToolResponse_Result{Result: result}}, nil
-	}, nil
-}
-
-// sdk calls through the official Go SDK and converts the text.
-func sdk(url string) (caller, error) {
-	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	transport := &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
-	session, err := client.Connect(context.Background(), transport, nil)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, request *pb.CallToolRequest) (*pb.CallToolResponse, error) {
-		reply, err := session.CallTool(ctx, &mcp.CallToolParams{Name: request.GetName(), Arguments: json.RawMessage(request.GetArgumentsJson())})
-		if err != nil {
-			return nil, err
-		}
-		result := &pb.ToolResult{}
-		for _, content := range reply.Content {
-			if text, ok := content.(*mcp.TextContent); ok {
-				result.Content = append(result.Content, &pb.Content{Kind: &pb.Content_Text{Text: &pb.TextContent{Text: text.Text}}})
-			}
-		}
-		return &pb.CallToolResponse{Outcome: &pb.CallToolResponse_Result{Result: result}}, nil
-	}, nil
+// cleartext is HTTP/1.1 and HTTP/2 without TLS.
+func cleartext() *http.Protocols {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return protocols
 }

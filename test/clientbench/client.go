@@ -146,7 +146,7 @@ func ours(ctx context.Context, target, kind, tool string) (*caller, error) {
 	}
 	return &caller{
 		call: func(ctx context.Context) (string, error) {
-			raw, err := client.CallTool(ctx, tool, jsontext.Value(callArguments), nil)
+			raw, err := client.CallTool(ctx, toolName(tool), jsontext.Value(callArguments), nil)
 			if err != nil {
 				return "", err
 			}
@@ -178,7 +178,7 @@ func sdk(ctx context.Context, target, kind, tool string) (*caller, error) {
 	}
 	return &caller{
 		call: func(ctx context.Context) (string, error) {
-			result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(callArguments)})
+			result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: toolName(tool), Arguments: json.RawMessage(callArguments)})
 			if err != nil {
 				return "", err
 			}

@@ -2,11 +2,12 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/mcpbridge/mcpbridge/test/bench/lightmcp"
 )
 
 // TestMain lets the test's own binary be the server on stdio.
@@ -22,17 +23,13 @@ func TestMain(m *testing.M) {
 }
 
 func TestBothClientsGetTheSameResultOnEveryTransport(t *testing.T) {
-	s, err := newServer()
-	if err != nil {
-		t.Fatal(err)
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	targets := map[string]string{"stdio": self}
 	for _, kind := range []string{"json", "sse"} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.http(w, r, kind == "sse") }))
+		server := httptest.NewServer(lightmcp.New(lightmcp.Mode(kind), 0))
 		defer server.Close()
 		targets[kind] = server.URL
 	}

@@ -1,6 +1,6 @@
 // Command clientbench measures what one tools/call costs a process that uses this module's client, beside one that uses
-// the client of the official Go SDK: CPU time and allocations per call. Both talk to the same minimal server (see
-// server.go), which answers with prepared bytes, over HTTP answered with JSON, HTTP answered with an event stream, and
+// the client of the official Go SDK: CPU time and allocations per call. Both talk to the same minimal server
+// (package lightmcp), which answers with prepared bytes, over HTTP answered with JSON, HTTP answered with an event stream, and
 // stdio, with small and large results. Each client runs in a process of its own, the server in another; rounds are
 // interleaved and medians are shown, because machines are noisy. Linux only. Run it in the folder test:
 //
