@@ -94,6 +94,10 @@ func (c *Client) untilProbe(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d)) //nolint:gosec // no secret depends on it
 }
 
+// rareInterval is how long after one probe the next one comes at least if a
+// connection of plain HTTP is not to be kept for it.
+const rareInterval = 5 * time.Second
+
 // probe asks a server whether it lives: ping on legacy connections,
 // server/discover on modern ones, which have no ping. Any answer proves life,
 // an error, too.
@@ -105,7 +109,7 @@ func (c *Client) probe(s *session, timeout time.Duration) error {
 		method = methodDiscover
 	}
 	_, err := watched(ctx, c, Operation{Method: method}, itself, func() (*Result, error) {
-		return c.roundTrip(ctx, s, &Call{Method: method})
+		return c.roundTrip(ctx, s, &Call{Method: method, rare: c.opts.Health.Interval >= rareInterval})
 	})
 	if e, ok := errors.AsType[*Error](err); ok {
 		switch e.Kind {
