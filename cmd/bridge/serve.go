@@ -111,7 +111,7 @@ const telemetryBudget = 5 * time.Second
 // serve wires everything together, runs until ctx ends, and takes it down in
 // reverse. r lacks what is made here.
 func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr io.Writer) error {
-	defer spareHeap()()
+	defer tendHeap(ctx)()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // one that comes before the bridge serves must not end it
 	defer signal.Stop(hangups)
