@@ -90,16 +90,30 @@ func (l locations) CloseIdleConnections() {
 	}
 }
 
-// newReader returns a buffered reader from the pool; freeReader puts it back.
-func (h *HTTP) newReader(body io.Reader) *bufio.Reader {
+// Sizes of readers of event streams. A quiet stream keeps its reader for as
+// long as it is open, mostly for nothing.
+const (
+	busyReader  = 8 << 10
+	quietReader = 512
+)
+
+// newReader returns a buffered reader, from the pool unless the stream is a
+// quiet one; freeReader puts it back.
+func (h *HTTP) newReader(body io.Reader, quiet bool) *bufio.Reader {
+	if quiet {
+		return bufio.NewReaderSize(body, quietReader)
+	}
 	if r, ok := h.readers.Get().(*bufio.Reader); ok {
 		r.Reset(body)
 		return r
 	}
-	return bufio.NewReaderSize(body, 8<<10)
+	return bufio.NewReaderSize(body, busyReader)
 }
 
 func (h *HTTP) freeReader(r *bufio.Reader) {
+	if r.Size() != busyReader {
+		return
+	}
 	r.Reset(nil) // do not keep the body alive
 	h.readers.Put(r)
 }
