@@ -14,41 +14,51 @@ const (
 	// at least. Its live heap is a few MB, after which Go collects again and
 	// again under load: that was a seventh of the CPU of small calls.
 	spareBytes = 32 << 20
-	// busyBytes is what a bridge allocates in a second when it is busy. Below,
-	// even the smallest heap is collected no more than a few times a second.
-	busyBytes = 16 << 20
-	// calmPercent is GOGC of a bridge that is not busy: what it holds then
-	// matters more than how often it collects.
-	calmPercent = 50
-	// calmAfter is how many seconds in a row a bridge is not busy before it is
-	// calm.
-	calmAfter = 10
+	// lookEvery is how often it is looked at what the bridge allocates, and
+	// busyBytes what a busy one allocates between two looks.
+	lookEvery = 250 * time.Millisecond
+	busyBytes = 8 << 20
+	// busyAfter is how many looks in a row find that much before a bridge is busy,
+	// so that the start of many targets is no work, and calmAfter how many find
+	// less before it is calm.
+	busyAfter = 4
+	calmAfter = 40
+	// calmBytes is what a calm one may allocate between two collections, or half
+	// of its live heap if that is more: what it holds matters more than how often
+	// it collects.
+	calmBytes = 4 << 20
 )
 
-// heap gives a busy bridge room for its garbage, and a calm one's room back to
-// the system. The zero value is that of a bridge that begins to work.
+// heap gives a busy bridge room for its garbage, and takes a calm one's room.
 type heap struct {
 	spare     []byte // counted as in use and never touched, so that the system gives no memory for it
-	percent   int    // GOGC while busy
+	usual     int    // GOGC of a busy bridge
+	percent   int    // GOGC now
+	fixed     bool   // the operator has set GOGC
 	allocated uint64 // bytes in total, at the last look
-	quiet     int    // looks in a row that found little
-	calm      bool
+	busy      bool
+	much      int // looks in a row that found much
+	little    int // looks in a row that did not
 }
 
-// tendHeap looks once a second at what the bridge allocates. release ends that
-// and waits for it.
+// tendHeap looks after the heap until release, which leaves it as it was. It
+// comes before all that allocates much: the spare room must be of memory that
+// was never used, since other memory is cleared, which touches it.
 func tendHeap(ctx context.Context) (release func()) {
+	allocated, _ := heapBytes()
+	h := newHeap(allocated)
 	ctx, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		h := heap{allocated: allocatedBytes()}
-		defer h.end()
-		ticker := time.NewTicker(time.Second)
+		defer h.setPercent(h.usual)
+		ticker := time.NewTicker(lookEvery)
 		defer ticker.Stop()
-		for {
+		for last := time.Now(); ; {
 			select {
 			case <-ticker.C:
-				h.look(allocatedBytes())
+				allocated, live := heapBytes()
+				h.look(time.Since(last), allocated, live)
+				last = time.Now()
 			case <-ctx.Done():
 				return
 			}
@@ -60,55 +70,58 @@ func tendHeap(ctx context.Context) (release func()) {
 	}
 }
 
-// allocatedBytes is what was ever allocated.
-func allocatedBytes() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+// heapBytes is what was ever allocated, and what the last collection found in
+// use.
+func heapBytes() (allocated, live uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64()
 }
 
-// look decides by what was allocated since the last look, a second ago.
-func (h *heap) look(allocated uint64) {
-	little := allocated-h.allocated < busyBytes
+// newHeap is a calm one.
+func newHeap(allocated uint64) *heap {
+	h := &heap{spare: make([]byte, spareBytes), fixed: os.Getenv("GOGC") != "", allocated: allocated}
+	h.usual = debug.SetGCPercent(100)
+	debug.SetGCPercent(h.usual)
+	h.percent = h.usual
+	h.rest(spareBytes)
+	return h
+}
+
+// look decides by what was allocated since the last look, which is longer ago
+// than planned where processors are scarce.
+func (h *heap) look(since time.Duration, allocated, live uint64) {
+	if float64(allocated-h.allocated) < busyBytes*max(1, since.Seconds()/lookEvery.Seconds()) {
+		h.much, h.little = 0, h.little+1
+	} else {
+		h.much, h.little = h.much+1, 0
+	}
 	h.allocated = allocated
 	switch {
-	case !little:
-		h.quiet = 0
-		h.busy()
-	case h.quiet < calmAfter:
-		h.quiet++
-	case !h.calm:
-		h.rest()
+	case h.much == busyAfter:
+		h.busy = true
+		h.setPercent(h.usual)
+	case h.little == calmAfter: // also after the start
+		h.busy = false
+		debug.FreeOSMemory()
+	case !h.busy:
+		h.rest(live)
 	}
 }
 
-// busy gives room.
-func (h *heap) busy() {
-	if h.spare == nil {
-		h.spare = make([]byte, spareBytes)
-	}
-	h.end()
+// rest takes the room of a heap of which live bytes are in use, the spare part
+// included.
+func (h *heap) rest(live uint64) {
+	live = max(live, spareBytes)
+	room := max(calmBytes, (live-spareBytes)/2)
+	h.setPercent(int(room * 100 / live))
 }
 
-// end leaves GOGC as it was found.
-func (h *heap) end() {
-	if h.calm {
-		h.calm = false
-		h.setPercent(h.percent)
+// setPercent sets GOGC unless the operator did.
+func (h *heap) setPercent(percent int) {
+	if h.percent == percent || h.fixed {
+		return
 	}
-}
-
-// rest takes the room away, and gives the system what was garbage.
-func (h *heap) rest() {
-	h.calm, h.spare = true, nil
-	h.percent = h.setPercent(calmPercent)
-	debug.FreeOSMemory()
-}
-
-// setPercent sets GOGC unless the operator did, and returns what it was.
-func (h *heap) setPercent(percent int) int {
-	if os.Getenv("GOGC") != "" {
-		return percent
-	}
-	return debug.SetGCPercent(percent)
+	h.percent = percent
+	debug.SetGCPercent(percent)
 }

@@ -5,62 +5,60 @@ import (
 	"testing"
 )
 
-func TestABusyHeapHasRoomAndACalmOneHasNone(t *testing.T) {
+// gogc is what is set now.
+func gogc() int {
+	now := debug.SetGCPercent(100)
+	debug.SetGCPercent(now)
+	return now
+}
+
+func TestABusyHeapHasRoomAndACalmOneHasLess(t *testing.T) {
 	t.Setenv("GOGC", "")
-	usual := debug.SetGCPercent(100)
-	defer debug.SetGCPercent(usual)
-	percent := func() int {
-		now := debug.SetGCPercent(1)
-		debug.SetGCPercent(now)
-		return now
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	total, live := uint64(1000), uint64(spareBytes+1<<20)
+	h := newHeap(total)
+	looks := func(n int, allocated uint64) {
+		for range n {
+			total += allocated
+			h.look(lookEvery, total, live)
+		}
 	}
-	var h heap
-	total := uint64(0)
-	second := func(allocated uint64) {
-		total += allocated
-		h.look(total)
-	}
-	want := func(when string, spare bool, gogc int) {
+	want := func(when string, percent int) {
 		t.Helper()
-		if (h.spare != nil) != spare || percent() != gogc {
-			t.Errorf("%s: spare %v, GOGC %d; want %v, %d", when, h.spare != nil, percent(), spare, gogc)
+		if now := gogc(); now != percent || len(h.spare) != spareBytes {
+			t.Errorf("%s: GOGC is %d, want %d, and there are %d bytes to spare", when, now, percent, len(h.spare))
 		}
 	}
 
-	second(busyBytes)
-	want("under load", true, 100)
-	for range calmAfter {
-		second(0)
-		want("after a moment of silence", true, 100)
-	}
-	second(0)
-	want("after a longer silence", false, calmPercent)
-	second(busyBytes - 1)
-	want("with a little work", false, calmPercent)
-	second(busyBytes)
-	want("under load again", true, 100)
-
-	for range calmAfter / 2 {
-		second(0)
-	}
-	second(busyBytes)
-	for range calmAfter {
-		second(0)
-	}
-	want("under a load that comes and goes", true, 100)
+	want("at the start", 12) // 4 MB of 32
+	looks(busyAfter-1, busyBytes)
+	looks(1, 0)
+	want("after a moment with much to do", 12)
+	looks(busyAfter, busyBytes)
+	want("under load", 100)
+	looks(calmAfter, busyBytes-1)
+	want("after a moment with little to do", 100)
+	live = 2 * spareBytes
+	looks(1, busyBytes-1)
+	want("after that", 25)
+	total += busyBytes * busyAfter
+	h.look(busyAfter*2*lookEvery, total, live)
+	want("with a little work in a longer time", 25)
+	looks(busyAfter, busyBytes)
+	looks(calmAfter-1, 0)
+	looks(1, busyBytes)
+	looks(calmAfter-1, 0)
+	want("under a load that comes and goes", 100)
 }
 
 func TestTheGOGCOfTheOperatorStays(t *testing.T) {
 	t.Setenv("GOGC", "77")
-	usual := debug.SetGCPercent(77)
-	defer debug.SetGCPercent(usual)
-	var h heap
-	h.rest()
-	if now := debug.SetGCPercent(77); now != 77 {
-		t.Errorf("GOGC became %d", now)
+	defer debug.SetGCPercent(debug.SetGCPercent(77))
+	h := newHeap(0)
+	for range calmAfter + 1 {
+		h.look(lookEvery, 0, 2*spareBytes)
 	}
-	h.busy()
-	if now := debug.SetGCPercent(77); now != 77 {
+	if now := gogc(); now != 77 {
 		t.Errorf("GOGC became %d", now)
 	}
 }

@@ -37,6 +37,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the configured MCP servers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer tendHeap(cmd.Context())()
 			files := newFileWatch(flags.config, flags.mcpJSON) // before they are read, so that no change is missed
 			cfg, err := flags.load()
 			if err != nil {
@@ -111,7 +112,6 @@ const telemetryBudget = 5 * time.Second
 // serve wires everything together, runs until ctx ends, and takes it down in
 // reverse. r lacks what is made here.
 func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr io.Writer) error {
-	defer tendHeap(ctx)()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // one that comes before the bridge serves must not end it
 	defer signal.Stop(hangups)
