@@ -47,6 +47,7 @@ type Call struct {
 	dialog  *dialog    // its caller answers the server's questions; nil = it does not
 	asTask  bool       // it creates a task of 2025-11-25
 	token   jsonrpc.ID // its progress token; zero = none
+	rare    bool       // nothing else is expected for some time
 	// assigned, when set, is told the request id before anything is sent, so
 	// that what answers to it can be registered.
 	assigned func(id jsonrpc.ID)

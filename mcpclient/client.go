@@ -177,7 +177,7 @@ func (c *Client) Close(ctx context.Context) error {
 	if s := c.session; s != nil {
 		c.sessionEndedLocked(s, nil)
 	}
-	c.session = nil
+	c.retireLocked()
 	open := slices.Collect(maps.Keys(c.open))
 	clear(c.open)
 	if first {

@@ -24,6 +24,7 @@ type session struct {
 	replaced chan struct{} // closed when the session is retired
 
 	calls calls // under way, for the health check
+	vigil vigil
 
 	users   int  // calls that hold the session, guarded by Client.mu
 	retired bool // replaced: closed when the last user is gone, guarded by Client.mu
@@ -157,7 +158,7 @@ func (c *Client) runAttempt(a *attempt) {
 	c.status.Connects++
 	c.setStateLocked(StateReady, nil)
 	again, status := c.status.Connects > 1, c.status
-	c.goLocked(func() { c.watch(s, s.link) })
+	c.watchLocked(s)
 	c.mu.Unlock()
 	close(a.done)
 	c.log.Info("connected", "era", s.era.String(), "protocol_version", s.version)
@@ -193,7 +194,7 @@ func (c *Client) lost(s *session, cause error, how loss) {
 	if c.session != s || c.closed {
 		return
 	}
-	c.session = nil
+	c.retireLocked()
 	s.retired = true
 	close(s.replaced)
 	c.lists.reset()

@@ -3,6 +3,7 @@ package mcpclient_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mcpbridge/mcpbridge/mcpclient"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
+	"github.com/mcpbridge/mcpbridge/mcpclient/transport"
 )
 
 // states records the states of a client, without repetitions.
@@ -62,6 +64,28 @@ func TestAQuietServerIsProbedAndATalkingOneIsNot(t *testing.T) {
 			}
 			if st := c.Status(); st.State != mcpclient.StateReady || st.Connects != 1 {
 				t.Errorf("era %v: %+v", era, st)
+			}
+		})
+	}
+}
+
+func TestAQuietClientHasNoGoroutine(t *testing.T) {
+	for _, era := range []mcptest.Era{mcptest.Legacy, mcptest.Modern} {
+		synctest.Test(t, func(t *testing.T) {
+			s := features(era)
+			before := runtime.NumGoroutine()
+			url, client := mcptest.StartMemoryHTTP(t, s)
+			c := newClient(t, &transport.HTTP{URL: url, Client: client, NoGetStream: true}, mcpclient.Options{
+				Changes: mcpclient.ChangeOptions{NoTools: true, NoResources: true, NoPrompts: true},
+			})
+			if err := c.Connect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Minute)
+			client.CloseIdleConnections()
+			synctest.Wait()
+			if n := runtime.NumGoroutine() - before; n > 1 { // that of the server
+				t.Errorf("era %v: %d goroutines, want none but the server's", era, n)
 			}
 		})
 	}

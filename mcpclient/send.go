@@ -184,7 +184,7 @@ func (c *Client) send(ctx context.Context, call *Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := &transport.Request{ID: call.ID, Method: call.Method, Name: call.Name, Modern: s.era == EraModern, Version: s.version, Header: header, Answered: call.answered}
+	request := &transport.Request{ID: call.ID, Method: call.Method, Name: call.Name, Modern: s.era == EraModern, Version: s.version, Header: header, Answered: call.answered, Rare: call.rare}
 	if call.Method == methodInitialize {
 		request.Version = "" // the version is not agreed on yet
 	}

@@ -69,9 +69,11 @@ func (r *router) complete(server *connect.Server) {
 
 // ServeHTTP puts the peer into the context and finds the procedure.
 func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	growStack()
 	start := time.Now()
 	route, known := r.procedures[req.URL.Path]
+	if known && route.stream == connect.StreamTypeUnary {
+		growStack()
+	}
 	timeout, refused := preflight(req, known && route.stream == connect.StreamTypeUnary)
 	var deadline time.Time
 	if timeout != nil {
@@ -217,7 +219,7 @@ func (r *router) record(ctx context.Context, req *http.Request, start time.Time,
 
 // growStack makes room for a whole call at once, while there is little to move:
 // HTTP/2 runs each call on a new goroutine, whose small stack would be copied
-// several times on the way down.
+// several times on the way down. A stream that waits would keep the room.
 //
 //go:noinline
 func growStack() {

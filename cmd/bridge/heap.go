@@ -19,8 +19,9 @@ const (
 )
 
 // spareHeap holds memory that is counted as in use and never touched, so that
-// the system gives none for it. release lets it go. A GOGC of the environment
-// is left as it is.
+// the system gives none for it. It comes before all that allocates much: memory
+// that was used before is cleared, which touches it. release lets it go. A GOGC
+// of the environment is left as it is.
 func spareHeap() (release func()) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(growPercent)

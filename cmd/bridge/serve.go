@@ -35,6 +35,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the configured MCP servers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defer spareHeap()()
 			files := newFileWatch(flags.config, flags.mcpJSON) // before they are read, so that no change is missed
 			cfg, err := flags.load()
 			if err != nil {
@@ -112,7 +113,6 @@ func (f *serveFlags) load() (*config.Config, error) {
 // serve wires everything together, runs until ctx ends, and takes it down in
 // reverse. r lacks what is made here.
 func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr io.Writer) error {
-	defer spareHeap()()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP) // one that comes before the bridge serves must not end it
 	defer signal.Stop(hangups)

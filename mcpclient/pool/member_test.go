@@ -468,3 +468,22 @@ func TestAClientThatCannotBeMadeIsTheCallersError(t *testing.T) {
 	}
 	l.Release()
 }
+
+func TestAPoolLooksForOldConnectionsOnlyIfThereCanBeAny(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options Options
+		want    bool
+	}{
+		"one connection, which may be idle": {Options{IdleTimeout: time.Minute}, false},
+		"one connection, which gets old":    {Options{MaxLifetime: time.Minute}, true},
+		"neither":                           {Options{}, false},
+	} {
+		p := newPool(t, tc.options)
+		p.Start()
+		p.mu.Lock()
+		if got := p.sweeper != nil; got != tc.want {
+			t.Errorf("%s: it looks for old connections: %v, want %v", name, got, tc.want)
+		}
+		p.mu.Unlock()
+	}
+}

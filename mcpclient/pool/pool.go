@@ -115,7 +115,7 @@ type Pool struct {
 
 	lifetime context.Context //nolint:containedctx // ends when Close gives up waiting
 	abort    context.CancelFunc
-	work     sync.WaitGroup // connections that end, the sweeper
+	work     sync.WaitGroup // connections that end
 
 	mu       sync.Mutex // protects the fields below; nothing blocks while it is held
 	shared   *group     // of the zero request, nil in other modes
@@ -129,11 +129,10 @@ type Pool struct {
 	counters counters
 	status   Status
 	reopen   *time.Timer // looks at the status again when the breaker has waited
-	sweeping bool
+	sweeper  *time.Timer // nil while no connection can be idle for too long, or too old
 	draining bool
 	closed   bool
 	idle     chan struct{} // closed when the pool is draining and inFlight is 0
-	drained  chan struct{} // closed when draining begins
 
 	closing   sync.Once
 	closeErr  error
@@ -149,7 +148,7 @@ func New(o Options) (*Pool, error) {
 	if err := o.prepare(); err != nil {
 		return nil, err
 	}
-	p := &Pool{opts: o, groups: map[Request]*group{}, leaving: map[*member]struct{}{}, idle: make(chan struct{}), drained: make(chan struct{}), closeDone: make(chan struct{})}
+	p := &Pool{opts: o, groups: map[Request]*group{}, leaving: map[*member]struct{}{}, idle: make(chan struct{}), closeDone: make(chan struct{})}
 	p.lifetime, p.abort = context.WithCancel(context.Background())
 	p.status.Since = time.Now()
 	p.breaker = newBreaker(o.Reconnect)
@@ -208,7 +207,9 @@ func (p *Pool) Start() {
 	if p.draining || p.shared == nil {
 		return
 	}
-	p.startSweeperLocked()
+	if p.opts.MaxLifetime > 0 { // the first connection is never idle for too long
+		p.startSweeperLocked()
+	}
 	for _, m := range p.shared.members {
 		m.client.Start()
 	}
@@ -243,7 +244,9 @@ func (p *Pool) drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draining = true
-	close(p.drained)
+	if p.sweeper != nil {
+		p.sweeper.Stop()
+	}
 	p.failLocked(&p.queue)
 	p.failLocked(&p.usual.crowd)
 	p.failLocked(&p.apart.crowd)

@@ -16,33 +16,25 @@ func (p *Pool) startSweeperLocked() {
 	if l := p.opts.MaxLifetime; l > 0 && (limit == 0 || l < limit) {
 		limit = l
 	}
-	if limit == 0 || p.sweeping || p.draining {
+	if limit == 0 || p.sweeper != nil || p.draining {
 		return
 	}
-	p.sweeping = true
-	p.work.Go(func() { p.sweep(max(limit/10, time.Millisecond)) })
+	period := max(limit/10, time.Millisecond)
+	p.sweeper = time.AfterFunc(period, func() { p.sweep(period) })
 }
 
-// sweep looks at all connections each period until the pool drains.
+// sweep looks at all connections, each period until the pool drains.
 func (p *Pool) sweep(period time.Duration) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case now := <-ticker.C:
-			p.sweepOnce(now)
-		case <-p.drained:
-			return
-		}
-	}
-}
-
-func (p *Pool) sweepOnce(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.draining {
 		return
 	}
+	p.sweepLocked(time.Now())
+	p.sweeper.Reset(period)
+}
+
+func (p *Pool) sweepLocked(now time.Time) {
 	var due []*member
 	for _, g := range p.groups {
 		for _, m := range g.members {

@@ -37,16 +37,21 @@ func (h *HTTP) newClient(scheme string) (client *http.Client, own, plain bool) {
 	tripper := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    10 * time.Second,
-		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		MaxIdleConnsPerHost:    256,
 		IdleConnTimeout:        idle,
 		MaxResponseHeaderBytes: 1 << 20,
 		// Compression makes proxies hold back events, and would let a small
 		// reply grow past the limits unseen.
 		DisableCompression: true,
+	}
+	if scheme == "https" || h.Wrap != nil {
+		tripper.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		tripper.ForceAttemptHTTP2 = true
+		tripper.HTTP2 = &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second}
+	} else { // what HTTP/2 needs is a good part of what an idle target holds; a redirect to https does without
+		tripper.Protocols = new(http.Protocols)
+		tripper.Protocols.SetHTTP1(true)
 	}
 	client.Transport = locations{tripper}
 	if h.Wrap != nil {
@@ -85,16 +90,30 @@ func (l locations) CloseIdleConnections() {
 	}
 }
 
-// newReader returns a buffered reader from the pool; freeReader puts it back.
-func (h *HTTP) newReader(body io.Reader) *bufio.Reader {
+// Sizes of readers of event streams. A quiet stream keeps its reader for as
+// long as it is open, mostly for nothing.
+const (
+	busyReader  = 8 << 10
+	quietReader = 512
+)
+
+// newReader returns a buffered reader, from the pool unless the stream is a
+// quiet one; freeReader puts it back.
+func (h *HTTP) newReader(body io.Reader, quiet bool) *bufio.Reader {
+	if quiet {
+		return bufio.NewReaderSize(body, quietReader)
+	}
 	if r, ok := h.readers.Get().(*bufio.Reader); ok {
 		r.Reset(body)
 		return r
 	}
-	return bufio.NewReaderSize(body, 8<<10)
+	return bufio.NewReaderSize(body, busyReader)
 }
 
 func (h *HTTP) freeReader(r *bufio.Reader) {
+	if r.Size() != busyReader {
+		return
+	}
 	r.Reset(nil) // do not keep the body alive
 	h.readers.Put(r)
 }

@@ -99,6 +99,7 @@ func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response
 		return nil, &Error{Kind: Invalid, Message: "the HTTP request cannot be built", Err: err}
 	}
 	req.URL, req.Host, req.Header = c.url, c.host, h
+	req.Close = x.req.Rare && c.transport.own && c.url.Scheme == "http"
 	resp, err := c.client.Do(req)
 	if err == nil {
 		return resp, nil

@@ -223,3 +223,28 @@ func TestAReplyThatBreaksOffIsLost(t *testing.T) {
 		})
 	}
 }
+
+func TestARareRequestKeepsNoConnectionOfPlainHTTP(t *testing.T) {
+	var last bool
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		last = r.Close
+		answer(w, r)
+	})
+	for name, tc := range map[string]struct {
+		client *http.Client
+		rare   bool
+		want   bool
+	}{
+		"a usual one": {nil, false, false}, "a rare one": {nil, true, true},
+		"a rare one of a client that is not ours": {server.Client(), true, false},
+	} {
+		conn := dial(t, &HTTP{URL: server.URL, Client: tc.client}, nil)
+		r := modern(1, "server/discover")
+		r.Rare = tc.rare
+		m, err := conn.Call(t.Context(), r)
+		wantResult(t, m, err, 1, "{}")
+		if last != tc.want {
+			t.Errorf("%s: the connection ends with it: %v, want %v", name, last, tc.want)
+		}
+	}
+}

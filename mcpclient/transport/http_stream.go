@@ -61,7 +61,7 @@ type replyStream struct {
 // read follows one connection of the stream up to the response.
 func (s *replyStream) read(resp *http.Response) (*jsonrpc.Message, error) {
 	x, c := s.x, s.x.conn
-	r := c.transport.newReader(resp.Body)
+	r := c.transport.newReader(resp.Body, x.req.Method == methodListen)
 	defer c.transport.freeReader(r)
 	if b, _ := peekStart(r); len(b) > 0 && (b[0] == '{' || b[0] == '[') {
 		return x.document(resp, r) // the content type is wrong, the reply is not
@@ -314,7 +314,7 @@ func (c *httpConn) listenOnce(s *sharedStream) bool {
 		c.log.DebugContext(ctx, "the server offers no GET stream", "host", c.url.Host, "status", resp.StatusCode)
 		return temporary(resp.StatusCode)
 	}
-	r := c.transport.newReader(resp.Body)
+	r := c.transport.newReader(resp.Body, true)
 	defer c.transport.freeReader(r)
 	events := newEventReader(r, c.limit, completeJSON)
 	events.lastID, events.pending = s.lastID, s.lastID

@@ -122,7 +122,7 @@ func (c *sseConn) open(ctx context.Context) (body io.ReadCloser, err error) {
 	if mediaType(resp.Header) != typeStream {
 		return nil, x.unexpectedType(resp)
 	}
-	c.events = newEventReader(p.transport.newReader(resp.Body), c.limit, completeJSON)
+	c.events = newEventReader(p.transport.newReader(resp.Body, false), c.limit, completeJSON)
 	c.events.keep = true
 	text, err := c.firstEvent(x)
 	if err == nil {

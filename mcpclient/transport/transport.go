@@ -78,6 +78,9 @@ type Request struct {
 	// response has arrived, before anything that follows it on the same stream.
 	// It must not block.
 	Answered func()
+	// Rare says that nothing else is expected for some time: plain HTTP closes a
+	// connection at once that it would give up unused anyway.
+	Rare bool
 	// Header holds further headers of this request with encoded values; nil =
 	// none. Headers of the protocol itself win.
 	Header http.Header
