@@ -1,31 +1,131 @@
 package main
 
 import (
+	"context"
 	"os"
-	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
 )
 
 const (
-	// spareBytes makes the heap look larger than it is, so that collections of a
-	// small one are rare: the live heap is a few MB, after which Go collects again
-	// and again under load, which was a seventh of the CPU of small calls.
+	// spareBytes is how much a busy bridge may allocate between two collections
+	// at least. Its live heap is a few MB, after which Go collects again and
+	// again under load: that was a seventh of the CPU of small calls.
 	spareBytes = 32 << 20
-
-	// growPercent is how much of the live heap, spareBytes included, may be
-	// allocated between two collections. Half as much as usual: what lives while
+	// busyPercent is how much of the live heap, spareBytes included, a busy bridge
+	// may allocate between two collections. Half as much as usual: what lives while
 	// large results pass is made of few large pieces, which are cheap to mark.
-	growPercent = 50
+	busyPercent = 50
+	// lookEvery is how often it is looked at what the bridge allocates, and
+	// busyBytes what a busy one allocates between two looks.
+	lookEvery = 250 * time.Millisecond
+	busyBytes = 8 << 20
+	// busyAfter is how many looks in a row find that much before a bridge is busy,
+	// so that the start of many targets is no work, and calmAfter how many find
+	// less before it is calm.
+	busyAfter = 4
+	calmAfter = 40
+	// calmBytes is what a calm one may allocate between two collections, or half
+	// of its live heap if that is more: what it holds matters more than how often
+	// it collects.
+	calmBytes = 4 << 20
 )
 
-// spareHeap holds memory that is counted as in use and never touched, so that
-// the system gives none for it. It comes before all that allocates much: memory
-// that was used before is cleared, which touches it. release lets it go. A GOGC
-// of the environment is left as it is.
-func spareHeap() (release func()) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(growPercent)
+// heap gives a busy bridge room for its garbage, and takes a calm one's room.
+type heap struct {
+	spare     []byte // counted as in use and never touched, so that the system gives no memory for it
+	usual     int    // GOGC as it was
+	percent   int    // GOGC now
+	fixed     bool   // the operator has set GOGC
+	allocated uint64 // bytes in total, at the last look
+	busy      bool
+	much      int // looks in a row that found much
+	little    int // looks in a row that did not
+}
+
+// tendHeap looks after the heap until release, which leaves it as it was. It
+// comes before all that allocates much: the spare room must be of memory that
+// was never used, since other memory is cleared, which touches it.
+func tendHeap(ctx context.Context) (release func()) {
+	allocated, _ := heapBytes()
+	h := newHeap(allocated)
+	ctx, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer h.setPercent(h.usual)
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-ticker.C:
+				allocated, live := heapBytes()
+				h.look(time.Since(last), allocated, live)
+				last = time.Now()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		end()
+		wg.Wait()
 	}
-	spare := make([]byte, spareBytes)
-	return func() { runtime.KeepAlive(spare) }
+}
+
+// heapBytes is what was ever allocated, and what the last collection found in
+// use.
+func heapBytes() (allocated, live uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64(), samples[1].Value.Uint64()
+}
+
+// newHeap is a calm one.
+func newHeap(allocated uint64) *heap {
+	h := &heap{spare: make([]byte, spareBytes), fixed: os.Getenv("GOGC") != "", allocated: allocated}
+	h.usual = debug.SetGCPercent(100)
+	debug.SetGCPercent(h.usual)
+	h.percent = h.usual
+	h.rest(spareBytes)
+	return h
+}
+
+// look decides by what was allocated since the last look, which is longer ago
+// than planned where processors are scarce.
+func (h *heap) look(since time.Duration, allocated, live uint64) {
+	if float64(allocated-h.allocated) < busyBytes*max(1, since.Seconds()/lookEvery.Seconds()) {
+		h.much, h.little = 0, h.little+1
+	} else {
+		h.much, h.little = h.much+1, 0
+	}
+	h.allocated = allocated
+	switch {
+	case h.much == busyAfter:
+		h.busy = true
+		h.setPercent(busyPercent)
+	case h.little == calmAfter: // also after the start
+		h.busy = false
+		debug.FreeOSMemory()
+	case !h.busy:
+		h.rest(live)
+	}
+}
+
+// rest takes the room of a heap of which live bytes are in use, the spare part
+// included.
+func (h *heap) rest(live uint64) {
+	live = max(live, spareBytes)
+	room := max(calmBytes, (live-spareBytes)/2)
+	h.setPercent(int(room * 100 / live))
+}
+
+// setPercent sets GOGC unless the operator did.
+func (h *heap) setPercent(percent int) {
+	if h.percent == percent || h.fixed {
+		return
+	}
+	h.percent = percent
+	debug.SetGCPercent(percent)
 }

@@ -35,7 +35,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve the configured MCP servers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			defer spareHeap()()
+			defer tendHeap(cmd.Context())()
 			files := newFileWatch(flags.config, flags.mcpJSON) // before they are read, so that no change is missed
 			cfg, err := flags.load()
 			if err != nil {

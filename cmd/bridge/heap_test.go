@@ -1,0 +1,64 @@
+package main
+
+import (
+	"runtime/debug"
+	"testing"
+)
+
+// gogc is what is set now.
+func gogc() int {
+	now := debug.SetGCPercent(100)
+	debug.SetGCPercent(now)
+	return now
+}
+
+func TestABusyHeapHasRoomAndACalmOneHasLess(t *testing.T) {
+	t.Setenv("GOGC", "")
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	total, live := uint64(1000), uint64(spareBytes+1<<20)
+	h := newHeap(total)
+	looks := func(n int, allocated uint64) {
+		for range n {
+			total += allocated
+			h.look(lookEvery, total, live)
+		}
+	}
+	want := func(when string, percent int) {
+		t.Helper()
+		if now := gogc(); now != percent || len(h.spare) != spareBytes {
+			t.Errorf("%s: GOGC is %d, want %d, and there are %d bytes to spare", when, now, percent, len(h.spare))
+		}
+	}
+
+	want("at the start", 12) // 4 MB of 32
+	looks(busyAfter-1, busyBytes)
+	looks(1, 0)
+	want("after a moment with much to do", 12)
+	looks(busyAfter, busyBytes)
+	want("under load", busyPercent)
+	looks(calmAfter, busyBytes-1)
+	want("after a moment with little to do", busyPercent)
+	live = 2 * spareBytes
+	looks(1, busyBytes-1)
+	want("after that", 25)
+	total += busyBytes * busyAfter
+	h.look(busyAfter*2*lookEvery, total, live)
+	want("with a little work in a longer time", 25)
+	looks(busyAfter, busyBytes)
+	looks(calmAfter-1, 0)
+	looks(1, busyBytes)
+	looks(calmAfter-1, 0)
+	want("under a load that comes and goes", busyPercent)
+}
+
+func TestTheGOGCOfTheOperatorStays(t *testing.T) {
+	t.Setenv("GOGC", "77")
+	defer debug.SetGCPercent(debug.SetGCPercent(77))
+	h := newHeap(0)
+	for range calmAfter + 1 {
+		h.look(lookEvery, 0, 2*spareBytes)
+	}
+	if now := gogc(); now != 77 {
+		t.Errorf("GOGC became %d", now)
+	}
+}
