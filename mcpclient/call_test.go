@@ -3,6 +3,7 @@ package mcpclient_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -75,6 +76,40 @@ func TestTimeoutsEndACallExactlyThenAndTheServerHearsOfItOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestACallThatWasEndedForAReasonNamesIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause error
+		kind  mcpclient.Kind
+		text  string
+	}{
+		"a reason":          {errors.New("the program is shutting down"), mcpclient.KindCanceled, "before the call was ended: the program is shutting down"},
+		"none":              {nil, mcpclient.KindCanceled, "before the caller went away"},
+		"a wrapped default": {fmt.Errorf("done: %w", context.Canceled), mcpclient.KindCanceled, "before the caller went away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := overHTTP(t, features(mcptest.Modern), mcpclient.Options{})
+				connected(t, c)
+				ctx, end := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Second, func() { end(tc.cause) })
+				_, err := c.CallTool(ctx, "stuck", nil, nil)
+				if e := wantKind(t, err, tc.kind, tc.text); !errors.Is(e, context.Canceled) {
+					t.Errorf("%v is no cancellation", e)
+				}
+			})
+		})
+	}
+	t.Run("a deadline with a reason", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := overHTTP(t, features(mcptest.Modern), mcpclient.Options{})
+			connected(t, c)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("the turn is over"))
+			defer cancel()
+			_ = wantKind(t, errOf(c.CallTool(ctx, "stuck", nil, nil)), mcpclient.KindTimeout, "before the call was ended: the turn is over")
+		})
+	})
 }
 
 func TestMetaIsMergedInOrder(t *testing.T) {

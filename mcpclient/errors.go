@@ -22,7 +22,8 @@ const (
 	KindRPC
 	// KindTimeout: the caller's deadline or a configured timeout passed.
 	KindTimeout
-	// KindCanceled: the caller went away.
+	// KindCanceled: the caller went away, or ended the call; Message has the cause
+	// of its context where that says why (context.WithCancelCause).
 	KindCanceled
 	// KindUnavailable: there is no connection; the request surely did not start.
 	KindUnavailable

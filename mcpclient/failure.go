@@ -56,10 +56,25 @@ func contextError(ctx context.Context, waited string) *Error {
 	if own, ok := errors.AsType[*ownTimeout](cause); ok {
 		return &Error{Kind: KindTimeout, Message: fmt.Sprintf("%s the configured %v passed (setting %s)", waited, own.limit, own.setting), Err: cause}
 	}
+	kind, ended := KindCanceled, "the caller went away"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &Error{Kind: KindTimeout, Message: waited + " the caller's deadline passed", Err: ctx.Err()}
+		kind, ended = KindTimeout, "the caller's deadline passed"
 	}
-	return &Error{Kind: KindCanceled, Message: waited + " the caller went away", Err: ctx.Err()}
+	if given(cause) {
+		ended = "the call was ended: " + cause.Error()
+	}
+	return &Error{Kind: kind, Message: waited + " " + ended, Err: ctx.Err()}
+}
+
+// given reports whether who ended a context said why: the cause is neither that
+// of a plain cancellation or deadline nor one of this package.
+func given(cause error) bool {
+	for _, known := range []error{context.Canceled, context.DeadlineExceeded, errTornDown, errReplaced} {
+		if errors.Is(cause, known) {
+			return false
+		}
+	}
+	return cause != nil
 }
 
 // classify turns a transport's failure into an [Error].

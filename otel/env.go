@@ -1,6 +1,7 @@
 package bridgeotel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -35,6 +36,7 @@ const (
 	defaultHTTP = "localhost:4318"
 
 	defaultQueueSize = 2048 // of the specification
+	maxQueueSize     = 1_000_000
 )
 
 // settings is what the environment asks for.
@@ -71,10 +73,7 @@ func readEnv(getenv func(string) string) (settings, error) {
 		check(fmt.Errorf("%s: %q is neither true nor false", envDisabled, disabled))
 	}
 
-	endpointName, endpoint := envTracesEndpoint, get(envTracesEndpoint)
-	if endpoint == "" {
-		endpointName, endpoint = envEndpoint, get(envEndpoint)
-	}
+	endpoint := cmp.Or(get(envTracesEndpoint), get(envEndpoint))
 	s.endpoint = endpoint
 	switch exporter := get(envExporter); strings.ToLower(exporter) {
 	case "":
@@ -89,10 +88,10 @@ func readEnv(getenv func(string) string) (settings, error) {
 	if s.export {
 		s.protocol, err = readProtocol(get, endpoint)
 		check(err)
-		check(checkEndpoint(endpointName, endpoint, s.protocol))
+		check(checkOTLP(get, "TRACES_", s.protocol))
 		check(checkSampler(get(envSampler), get(envSamplerArg)))
-		s.queue, err = readQueueSize(get(envQueueSize))
-		check(err)
+		check(checkBatches(getenv))
+		s.queue = queueSize(getenv(envQueueSize))
 	}
 	return s, errors.Join(errs...)
 }
@@ -147,33 +146,23 @@ func readProtocol(get func(string) string, endpoint string) (string, error) {
 	return protocolHTTPProtobuf, nil
 }
 
-// checkEndpoint refuses what the exporters would silently replace by a default
-// or dial in vain.
-func checkEndpoint(name, endpoint, protocol string) error {
-	if endpoint == "" || protocol == "" {
-		return nil
-	}
-	u, err := url.Parse(endpoint)
-	if err == nil {
-		web := (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
-		if web || protocol == protocolGRPC && u.Scheme == "unix" {
-			return nil
-		}
-	}
-	// The value is not repeated: a URL may hold a password.
-	return fmt.Errorf("%s is not a complete URL; write it with scheme and host, such as http://localhost:4318", name)
+// checkBatches checks what the SDK would take as it is: it ends with a panic, out
+// of memory or in a busy loop.
+func checkBatches(get func(string) string) error {
+	return errors.Join(
+		checkNumber(get, envQueueSize, maxQueueSize),
+		checkNumber(get, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", maxQueueSize),
+		checkNumber(get, "OTEL_BSP_SCHEDULE_DELAY", maxMillis),
+		checkNumber(get, "OTEL_BSP_EXPORT_TIMEOUT", maxMillis),
+	)
 }
 
-// readQueueSize reads what the SDK would replace by the default when it is wrong.
-func readQueueSize(text string) (int, error) {
-	if text == "" {
-		return defaultQueueSize, nil
+// queueSize is the one that checkBatches has checked.
+func queueSize(text string) int {
+	if n, err := strconv.Atoi(text); err == nil {
+		return n
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%s: %q is not a whole number above zero", envQueueSize, text)
-	}
-	return n, nil
+	return defaultQueueSize
 }
 
 // collector names where spans go, without what may be secret in a URL.

@@ -233,12 +233,9 @@ func (f *flaky) Shutdown(context.Context) error                             { re
 
 func TestExportFailuresAreLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		logger, out := plainLog()
 		real := &flaky{err: errors.New("connection refused")}
-		e := &exporter{
-			SpanExporter: real, abort: t.Context(), counts: new(spanCounts),
-			logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: dropTime})),
-		}
+		e := newExporter(t.Context(), real, new(spanCounts), logger)
 		export := func() {
 			if err := e.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 10)); err != nil {
 				t.Errorf("the processor is told %v", err)
@@ -257,21 +254,6 @@ level=WARN msg="` + text + `" error="connection refused" lost_spans=30
 level=INFO msg="trace export works again" lost_spans=10
 `
 		if diff := cmp.Diff(want, out.String()); diff != "" {
-			t.Errorf("log (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestErrorsOfTheLibrariesAreLoggedOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger, out := plainLog()
-		tel := newTelemetry(logger, settings{}, nil)
-		for range 7 { // at 0, 20, 40, 60, 80, 100 and 120 s
-			tel.Handle(errors.New("baggage too long"))
-			time.Sleep(20 * time.Second) // of the bubble's time
-		}
-		const line = `level=WARN msg="OpenTelemetry reports an error" error="baggage too long" left_out=`
-		if diff := cmp.Diff(line+"0\n"+line+"2\n"+line+"2\n", out.String()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 	})

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"regexp"
 	"strconv"
-	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -35,30 +33,34 @@ func newOTLP(ctx context.Context, s settings) (sdktrace.SpanExporter, error) {
 // newProcessor is the way of a span to the exporter. Calls never wait for it;
 // exports end with abort.
 func newProcessor(abort context.Context, real sdktrace.SpanExporter, queue int, counts *spanCounts, logger *slog.Logger) *intake {
-	out := &exporter{SpanExporter: real, counts: counts, logger: logger, abort: abort}
+	out := newExporter(abort, real, counts, logger)
 	return &intake{
 		// one place more than intake fills, for the SDK's own marker of a flush
 		SpanProcessor: sdktrace.NewBatchSpanProcessor(out, sdktrace.WithMaxQueueSize(queue+1)),
-		limit:         int64(queue), counts: counts, logger: logger,
+		limit:         int64(queue), counts: counts, failures: out.failures, logger: logger,
 	}
 }
-
-// failureLogInterval is how often a lasting export failure is logged.
-const failureLogInterval = time.Minute
 
 // exporter wraps the real one: failures go to our logger instead of the SDK's
 // process-wide handler, and exports under way can be abandoned.
 type exporter struct {
 	sdktrace.SpanExporter
 
-	counts *spanCounts
-	logger *slog.Logger
-	abort  context.Context //nolint:containedctx // ends when exports must not go on
+	counts   *spanCounts
+	failures *failureLog
+	abort    context.Context //nolint:containedctx // ends when exports must not go on
+}
 
-	mu      sync.Mutex // guards the rest
-	lost    int        // spans lost since the last log line
-	failing bool
-	logged  time.Time
+func newExporter(abort context.Context, real sdktrace.SpanExporter, counts *spanCounts, logger *slog.Logger) *exporter {
+	return &exporter{SpanExporter: real, counts: counts, abort: abort, failures: &failureLog{
+		failed: func(ctx context.Context, attrs ...any) {
+			logger.WarnContext(ctx, "trace export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector is up", attrs...)
+		},
+		works: func(ctx context.Context, attrs ...any) {
+			logger.InfoContext(ctx, "trace export works again", attrs...)
+		},
+		counts: "lost_spans",
+	}}
 }
 
 // ExportSpans never fails: the processor could only report the error to the
@@ -76,22 +78,7 @@ func (e *exporter) report(ctx context.Context, spans int, err error) {
 	lost := lostOf(spans, err)
 	e.counts.failed.Add(int64(lost))
 	e.counts.exported.Add(int64(spans - lost))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err == nil {
-		if e.failing {
-			e.logger.InfoContext(ctx, "trace export works again", "lost_spans", e.lost)
-		}
-		e.failing, e.lost = false, 0
-		return
-	}
-	e.lost += lost
-	if e.failing && time.Since(e.logged) < failureLogInterval {
-		return
-	}
-	e.logger.WarnContext(ctx, "trace export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector is up",
-		"error", err, "lost_spans", e.lost)
-	e.failing, e.lost, e.logged = true, 0, time.Now()
+	e.failures.report(ctx, lost, err)
 }
 
 // partly finds in the exporters' error how many spans of a batch the collector

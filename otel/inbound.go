@@ -58,7 +58,7 @@ func isAskersFault(code int64) bool {
 	return false
 }
 
-// namedIn is the span that a `_meta` object names.
+// namedIn is the span that a `_meta` object names; its trace state is bounded.
 func namedIn(meta *mcpclient.Meta) trace.SpanContext {
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), metaCarrier{meta}))
+	return bounded(trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), metaCarrier{meta})))
 }

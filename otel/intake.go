@@ -34,9 +34,10 @@ const (
 type intake struct {
 	sdktrace.SpanProcessor
 
-	limit  int64 // at most the size of the SDK's queue, so that it never drops
-	counts *spanCounts
-	logger *slog.Logger
+	limit    int64 // at most the size of the SDK's queue, so that it never drops
+	counts   *spanCounts
+	failures *failureLog // of the exporter behind
+	logger   *slog.Logger
 
 	mu       sync.Mutex // guards the following; taken only when a span is dropped
 	unlogged int64      // spans dropped since the last line
@@ -101,7 +102,6 @@ func (i *intake) end() {
 	left := max(i.counts.waiting.Swap(0), 0)
 	i.counts.dropped.Add(left)
 	i.mu.Lock()
-	i.unlogged += left
 	i.ended = true
 	if i.timer != nil && i.timer.Stop() {
 		i.lines.Done()
@@ -109,4 +109,8 @@ func (i *intake) end() {
 	i.mu.Unlock()
 	i.lines.Wait()
 	i.log()
+	i.failures.end()
+	if left > 0 {
+		i.logger.Warn("spans were lost because the time for the last export was over", "lost_spans", left)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -129,6 +131,56 @@ func TestDroppedSpansAreLoggedOnceAMinuteAndAtTheEnd(t *testing.T) {
 	})
 }
 
+// total adds up an attribute of the lines of a log.
+func total(t *testing.T, log, attribute string) int64 {
+	t.Helper()
+	var sum int64
+	for _, match := range regexp.MustCompile(attribute+`=(\d+)`).FindAllStringSubmatch(log, -1) {
+		n, err := strconv.ParseInt(match[1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+func TestTheLogTellsEveryLostSpanByTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, out := plainLog()
+		counts := new(spanCounts)
+		in := newProcessor(t.Context(), &flaky{err: errors.New("refused")}, defaultQueueSize, counts, logger)
+		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(in))
+		for range 3 { // exports, of which only the first has a line of its own
+			burst(t, provider, 10)
+			if err := provider.ForceFlush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		burst(t, provider, 5)
+		if err := provider.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if told, lost := total(t, out.String(), "lost_spans"), counts.failed.Load(); told != 35 || lost != 35 {
+			t.Errorf("%d spans are counted as lost and %d told, want 35:\n%s", lost, told, out)
+		}
+	})
+}
+
+func TestSpansLeftAtTheEndAreNotSaidToHaveFoundTheQueueFull(t *testing.T) {
+	logger, out := plainLog()
+	counts := new(spanCounts)
+	in := newProcessor(t.Context(), &held{free: make(chan struct{})}, 8, counts, logger)
+	counts.waiting.Add(3) // in an export that does not end
+	if err := in.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	want := `level=WARN msg="spans were lost because the time for the last export was over" lost_spans=3` + "\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" || counts.dropped.Load() != 3 {
+		t.Errorf("%d are counted; log (-want +got):\n%s", counts.dropped.Load(), diff)
+	}
+}
+
 func TestSpansThatAreNotSampledTakeNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := new(spanCounts)
@@ -195,7 +247,7 @@ func TestWhatTheCollectorRefusesIsCounted(t *testing.T) {
 
 func TestACollectorThatRefusesEverythingCostsItsSpansOnly(t *testing.T) {
 	counts := new(spanCounts)
-	e := &exporter{SpanExporter: &flaky{err: errors.New("refused")}, abort: t.Context(), counts: counts, logger: slog.New(slog.DiscardHandler)}
+	e := newExporter(t.Context(), &flaky{err: errors.New("refused")}, counts, slog.New(slog.DiscardHandler))
 	if err := e.ExportSpans(t.Context(), make([]sdktrace.ReadOnlySpan, 7)); err != nil {
 		t.Errorf("the processor is told %v", err)
 	}

@@ -84,7 +84,10 @@ func (e *earlier) key(kind, id string) uint64 {
 	return maphash.String(e.seed, kind+"\x00"+id)
 }
 
+// add keeps which span it was, without a trace state, which is for callers to
+// fill.
 func (e *earlier) add(kind, id string, sc trace.SpanContext) {
+	sc = trace.NewSpanContext(trace.SpanContextConfig{TraceID: sc.TraceID(), SpanID: sc.SpanID(), TraceFlags: sc.TraceFlags()})
 	key := e.key(kind, id)
 	e.mu.Lock()
 	defer e.mu.Unlock()

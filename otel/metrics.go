@@ -18,10 +18,6 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// maxSeries bounds the attribute sets of one instrument. What is beyond it is
-// added up under the attribute otel.metric.overflow.
-const maxSeries = 10_000
-
 // maxScrapes is how many scrapes are answered at once.
 const maxScrapes = 4
 
@@ -87,18 +83,20 @@ func (m *Metrics) start(ctx context.Context, o MetricsOptions, s metricsSettings
 	if err != nil {
 		return err
 	}
-	options := []sdkmetric.Option{sdkmetric.WithResource(res), sdkmetric.WithCardinalityLimit(maxSeries)}
+	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
 	if o.Prometheus {
 		m.registry = prometheus.NewRegistry()
-		reader, err := promexporter.New(
+		reader := sdkmetric.NewManualReader(seriesLimit(), sdkmetric.WithProducer(runtimeProducer()))
+		exporter, err := promexporter.New(
 			promexporter.WithRegisterer(m.registry),
 			promexporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithSuffixes),
 			promexporter.WithoutScopeInfo(), // the same few labels on every line
-			promexporter.WithProducer(runtimeProducer()),
+			promexporter.WithProducer(readThrough{reader}),
 		)
 		if err != nil {
 			return fmt.Errorf("prometheus: %w", err)
 		}
+		sdkmetric.NewMeterProvider(sdkmetric.WithResource(res), sdkmetric.WithReader(exporter)) // for target_info alone
 		options = append(options, sdkmetric.WithReader(reader))
 	}
 	if s.export {
@@ -108,7 +106,7 @@ func (m *Metrics) start(ctx context.Context, o MetricsOptions, s metricsSettings
 		}
 		// Interval and timeout are read from the environment by the SDK.
 		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(
-			&metricsExporter{Exporter: real, logger: o.Logger}, sdkmetric.WithProducer(runtimeProducer()),
+			newMetricsExporter(real, o.Logger), sdkmetric.WithProducer(runtimeProducer()), seriesLimit(),
 		)))
 	}
 	m.sdk = sdkmetric.NewMeterProvider(options...)

@@ -1,6 +1,7 @@
 package bridgeotel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,14 +49,15 @@ func readMetricsEnv(getenv func(string) string) (metricsSettings, error) {
 		return s, fmt.Errorf("%s: %q is not supported; use otlp or none", envMetricsExporter, exporter)
 	}
 	s.export = true
-	name, endpoint := envMetricsEndpoint, get(envMetricsEndpoint)
-	if endpoint == "" {
-		name, endpoint = envEndpoint, get(envEndpoint)
-	}
+	endpoint := cmp.Or(get(envMetricsEndpoint), get(envEndpoint))
 	s.endpointSet = endpoint != ""
 	var err error
 	s.protocol, err = metricsProtocol(get, endpoint)
-	return s, errors.Join(err, checkEndpoint(name, endpoint, s.protocol))
+	return s, errors.Join(err,
+		checkOTLP(get, "METRICS_", s.protocol),
+		checkNumber(getenv, "OTEL_METRIC_EXPORT_INTERVAL", maxMillis),
+		checkNumber(getenv, "OTEL_METRIC_EXPORT_TIMEOUT", maxMillis),
+	)
 }
 
 // metricsProtocol chooses the OTLP transport as for traces.
@@ -93,19 +95,30 @@ func newMetricsOTLP(ctx context.Context, s metricsSettings) (sdkmetric.Exporter,
 }
 
 // metricsExporter tells our logger of failures, not the SDK's process-wide
-// handler. They come at the pace of the export interval.
+// handler.
 type metricsExporter struct {
 	sdkmetric.Exporter
 
-	logger *slog.Logger
+	failures *failureLog
+}
+
+func newMetricsExporter(real sdkmetric.Exporter, logger *slog.Logger) *metricsExporter {
+	return &metricsExporter{Exporter: real, failures: &failureLog{
+		failed: func(ctx context.Context, attrs ...any) {
+			logger.WarnContext(ctx, "metrics export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector takes metrics", attrs...)
+		},
+		works: func(ctx context.Context, attrs ...any) {
+			logger.InfoContext(ctx, "metrics export works again", attrs...)
+		},
+	}}
 }
 
 // Export fails only when its context has ended, which Shutdown reports.
 func (e *metricsExporter) Export(ctx context.Context, data *metricdata.ResourceMetrics) error {
 	err := e.Exporter.Export(ctx, data)
-	if err == nil || errors.Is(context.Cause(ctx), context.Canceled) {
-		return err
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, context.Canceled) {
+		return cause // the exporter's error has the collector's URL
 	}
-	e.logger.WarnContext(ctx, "metrics export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector takes metrics", "error", err)
+	e.failures.report(ctx, 0, err)
 	return nil
 }

@@ -1,17 +1,18 @@
 package bridgeotel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
@@ -171,21 +172,34 @@ func TestACollectorThatIsDownEndsMetricsInTime(t *testing.T) {
 	}
 }
 
-// refusing is an exporter whose collector takes no metrics.
-type refusing struct{ sdkmetric.Exporter }
-
-func (refusing) Export(context.Context, *metricdata.ResourceMetrics) error {
-	return errors.New("404 page not found")
+// refusing is an exporter whose collector takes no metrics as long as err is set.
+type refusing struct {
+	sdkmetric.Exporter
+	err error
 }
 
-func TestFailuresOfMetricsExportAreLogged(t *testing.T) {
-	var out bytes.Buffer
-	e := &metricsExporter{Exporter: refusing{}, logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: dropTime}))}
-	if err := e.Export(t.Context(), nil); err != nil {
-		t.Errorf("the SDK is told %v", err)
-	}
-	want := "level=WARN msg=\"metrics export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector takes metrics\" error=\"404 page not found\"\n"
-	if got := out.String(); got != want {
-		t.Errorf("log %q, want %q", got, want)
-	}
+func (r *refusing) Export(context.Context, *metricdata.ResourceMetrics) error { return r.err }
+
+func TestFailuresOfMetricsExportAreLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, out := plainLog()
+		real := &refusing{err: errors.New("404 page not found")}
+		e := newMetricsExporter(real, logger)
+		export := func() {
+			if err := e.Export(t.Context(), nil); err != nil {
+				t.Errorf("the SDK is told %v", err)
+			}
+			time.Sleep(20 * time.Second) // of the bubble's time
+		}
+		for range 5 { // at 0, 20, 40, 60 and 80 s
+			export()
+		}
+		real.err = nil
+		export()
+		export()
+		const line = `level=WARN msg="metrics export failed; check the OTEL_EXPORTER_OTLP_* variables and that the collector takes metrics" error="404 page not found"`
+		if diff := cmp.Diff(line+"\n"+line+"\nlevel=INFO msg=\"metrics export works again\"\n", out.String()); diff != "" {
+			t.Errorf("log (-want +got):\n%s", diff)
+		}
+	})
 }

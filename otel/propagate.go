@@ -93,7 +93,12 @@ func (c canonicalCarrier) Set(key, value string) { c.TextMapCarrier.Set(canonica
 type headerPropagator struct{ propagation.TextMapPropagator }
 
 func (p headerPropagator) Extract(ctx context.Context, carrier propagation.TextMapCarrier) context.Context {
-	return p.TextMapPropagator.Extract(ctx, canonicalCarrier{carrier})
+	ctx = p.TextMapPropagator.Extract(ctx, canonicalCarrier{carrier})
+	named := trace.SpanContextFromContext(ctx)
+	if !named.IsRemote() || fits(named.TraceState()) {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, bounded(named))
 }
 
 func (p headerPropagator) Inject(ctx context.Context, carrier propagation.TextMapCarrier) {

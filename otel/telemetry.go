@@ -15,7 +15,6 @@ import (
 	"log/slog"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -65,12 +64,6 @@ type Telemetry struct {
 	intake *intake                  // nil = spans are not exported
 	counts *spanCounts
 	abort  context.CancelFunc // abandons exports under way
-
-	errors struct {
-		mu      sync.Mutex // guards the following
-		logged  time.Time
-		leftOut int // since then
-	}
 }
 
 // Setup reads the environment and builds what it asks for; it does no network
@@ -158,27 +151,6 @@ func (t *Telemetry) Spans() SpanStat {
 		Dropped: t.counts.dropped.Load(), Waiting: max(t.counts.waiting.Load(), 0),
 	}
 }
-
-// Handle logs an error that the OpenTelemetry libraries could not return, such
-// as baggage of a caller beyond the W3C limits: at most one a minute, because
-// callers can cause them. It makes Telemetry an
-// otel.ErrorHandler: those libraries know only one for the whole process, which
-// a program may set with otel.SetErrorHandler; this package does not.
-func (t *Telemetry) Handle(err error) {
-	t.errors.mu.Lock()
-	if !t.errors.logged.IsZero() && time.Since(t.errors.logged) < errorLogInterval {
-		t.errors.leftOut++
-		t.errors.mu.Unlock()
-		return
-	}
-	leftOut := t.errors.leftOut
-	t.errors.leftOut, t.errors.logged = 0, time.Now()
-	t.errors.mu.Unlock()
-	t.logger.Warn("OpenTelemetry reports an error", "error", err, "left_out", leftOut)
-}
-
-// errorLogInterval is how often an error of the libraries is logged.
-const errorLogInterval = time.Minute
 
 // abandonWait is how long Shutdown waits for exports it has just abandoned.
 const abandonWait = time.Second

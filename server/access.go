@@ -52,19 +52,32 @@ type Outcome struct {
 type access struct {
 	mode    AccessLog
 	log     *slog.Logger
+	quiet   map[string]bool // procedures without a line at Info
 	limit   *rate.Limiter
 	leftOut atomic.Int64 // lines since the last one
 }
 
-func newAccess(mode AccessLog, log *slog.Logger) *access {
-	return &access{mode: mode, log: log, limit: rate.NewLimiter(sampledPerSecond, sampledPerSecond)}
+func newAccess(mode AccessLog, log *slog.Logger, quiet map[string]bool) *access {
+	return &access{mode: mode, log: log, quiet: quiet, limit: rate.NewLimiter(sampledPerSecond, sampledPerSecond)}
 }
 
-// level decides about one call. Probes and questions about the API come every
-// few seconds and are no use of it.
+// housekeeping are the procedures of the server that are no use of it: probes
+// and questions about the API, health and reflection, which come every few
+// seconds. Others may be called alike, by whoever likes to go unseen.
+func housekeeping(server *connect.Server) map[string]bool {
+	found := map[string]bool{}
+	for spec := range server.Specs() {
+		if strings.HasPrefix(spec.Procedure, "/grpc.") {
+			found[spec.Procedure] = true
+		}
+	}
+	return found
+}
+
+// level decides about one call.
 func (a *access) level(procedure string, failed bool) slog.Level {
 	switch {
-	case strings.HasPrefix(procedure, "/grpc."):
+	case a.quiet[procedure]:
 	case a.mode == AccessOn, a.mode == AccessSampled && (failed || a.limit.Allow()):
 		return slog.LevelInfo
 	case a.mode == AccessSampled:

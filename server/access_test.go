@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,7 +31,7 @@ func lines(level slog.Level, write func(a func(mode AccessLog) *access)) string 
 		}
 		return a
 	}}))
-	write(func(mode AccessLog) *access { return newAccess(mode, log) })
+	write(func(mode AccessLog) *access { return newAccess(mode, log, map[string]bool{"/quiet.Y/Z": true}) })
 	return out.String()
 }
 
@@ -87,8 +89,8 @@ func TestModesOfTheAccessLog(t *testing.T) {
 		{AccessOff, "/x.Y/Z", "DEBUG"},
 		{AccessOn, "/x.Y/Z", "INFO"},
 		{AccessSampled, "/x.Y/Z", "INFO"},
-		{AccessOn, "/grpc.health.v1.Health/Check", "DEBUG"},
-		{AccessOn, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "DEBUG"},
+		{AccessOn, "/quiet.Y/Z", "DEBUG"},
+		{AccessOn, "/grpc.health.v1.Health/Chosen", "INFO"},
 	} {
 		got := lines(slog.LevelDebug, func(made func(AccessLog) *access) { made(tt.mode).call(t.Context(), tt.procedure, false) })
 		if want := fmt.Sprintf("level=%s msg=call failed=false\n", tt.want); got != want {
@@ -145,6 +147,39 @@ func TestEveryCallIsToldOf(t *testing.T) {
 		if !strings.Contains(b.logs.String(), want) {
 			t.Errorf("the log does not hold %s:\n%s", want, b.logs)
 		}
+	}
+}
+
+func TestOnlyHealthAndReflectionHaveNoLineAtInfo(t *testing.T) {
+	b := start(t, Options{Access: AccessOn}, map[string]targetConfig{"shop": {server: shop(mcptest.Modern)}})
+	want := []string{
+		"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/List", "/grpc.health.v1.Health/Watch",
+		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(b.access.quiet))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	const hidden = "/grpc.health.v1.Health/Chosen"
+	for _, protocol := range []string{overConnect, overGRPC, overFastGRPC} {
+		spec := connect.Spec{StreamType: connect.StreamTypeUnary, Procedure: hidden}
+		if err := b.client(protocol).CallUnary(t.Context(), spec, &emptypb.Empty{}, &emptypb.Empty{}); err == nil {
+			t.Errorf("%s: a method that does not exist was called", protocol)
+		}
+	}
+	if n := strings.Count(b.logs.String(), "level=INFO msg=call procedure="+hidden); n != 3 {
+		t.Errorf("%d lines of calls that only look like probes, want 3:\n%s", n, b.logs)
+	}
+}
+
+func TestRequestsThatAreNoRPCAreNeitherCountedNorLogged(t *testing.T) {
+	b := start(t, Options{Access: AccessOn, Observe: func(_ context.Context, o Outcome) {
+		t.Errorf("told of %+v", o)
+	}}, map[string]targetConfig{"shop": {server: shop(mcptest.Modern)}})
+	get(t, b.url+"/favicon.ico")
+	post(t, b.url+"/", "application/json", "{}")
+	post(t, b.url+"/shop.v1.Other/Do", "text/html", "")
+	if logs := b.logs.String(); strings.Contains(logs, "level=INFO msg=call") || strings.Count(logs, "level=DEBUG msg=call") != 3 {
+		t.Errorf("the log holds\n%s", logs)
 	}
 }
 

@@ -122,7 +122,7 @@ func (r *router) unknown(x *exchange, req *http.Request, start time.Time) {
 	if req.Method != http.MethodHead {
 		_, _ = x.Write([]byte(r.help)) // an error here means that the caller has gone
 	}
-	r.record(req.Context(), req, start, connect.CodeNotFound, reasonMethodNotSupported, "nothing is served at this path")
+	r.write(req.Context(), slog.LevelDebug, req, start, connect.CodeNotFound, reasonMethodNotSupported, "nothing is served at this path") // no RPC
 }
 
 // notServed is the failure of a call to a procedure that there is not.
@@ -210,7 +210,12 @@ func (r *router) record(ctx context.Context, req *http.Request, start time.Time,
 	if r.observe != nil {
 		r.observe(ctx, Outcome{Procedure: r.procedure(req), Reason: string(why)})
 	}
-	r.access.write(ctx, r.access.level(req.URL.Path, true), []slog.Attr{
+	r.write(ctx, r.access.level(req.URL.Path, true), req, start, code, why, text)
+}
+
+// write writes the line of a request that did not become a call.
+func (r *router) write(ctx context.Context, level slog.Level, req *http.Request, start time.Time, code connect.Code, why reason, text string) {
+	r.access.write(ctx, level, []slog.Attr{
 		slog.String("procedure", cut(req.URL.Path, 128)), slog.String("http_method", cut(req.Method, 16)),
 		slog.String("protocol", protocolOf(req, true).name()), slog.String("peer", req.RemoteAddr), tookAttr(time.Since(start)),
 		slog.String("reason", string(why)), slog.String("error", text), slog.String("code", code.String()),

@@ -131,7 +131,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{opts: opts, log: opts.Logger, access: newAccess(opts.Access, opts.Logger)}
+	s := &Server{opts: opts, log: opts.Logger}
 	s.draining, s.beginDrain = context.WithCancel(context.Background())
 	s.forced, s.force = context.WithCancelCause(context.Background())
 
@@ -155,6 +155,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 
+	s.access = newAccess(opts.Access, opts.Logger, housekeeping(s.rpc))
 	codecs := []connect.Codec{connectproto.NewBinaryCodec(), &jsonCodec{}}
 	refused := newRefusals(&s.opts)
 	routes := newRouter(&s.opts, s.access, refused)

@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"go.opentelemetry.io/otel"
 
 	"github.com/mcpbridge/mcpbridge/internal/admin"
 	"github.com/mcpbridge/mcpbridge/internal/config"
@@ -128,17 +127,11 @@ func serve(ctx context.Context, cfg *config.Config, r *reloader, stdout, stderr 
 			log.InfoContext(ctx, "stopped")
 		}
 	}()
-	telemetry, err := bridgeotel.Setup(ctx, bridgeotel.Options{Logger: log, Version: version, OwnTraces: !cfg.Telemetry.TrustRemote})
+	telemetry, metrics, endTelemetry, err := startTelemetry(ctx, closing, cfg, log)
 	if err != nil {
 		return err
 	}
-	defer ending(closing, log, "telemetry", telemetryBudget, telemetry.Shutdown)
-	otel.SetErrorHandler(telemetry)
-	metrics, err := bridgeotel.SetupMetrics(ctx, bridgeotel.MetricsOptions{Logger: log, Version: version, Prometheus: cfg.Listen.Admin.Address != ""})
-	if err != nil {
-		return err
-	}
-	defer ending(closing, log, "metrics", telemetryBudget, metrics.Shutdown)
+	defer endTelemetry()
 	if err := metrics.ObserveSpans(telemetry.Spans); err != nil {
 		return err
 	}

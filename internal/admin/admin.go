@@ -19,7 +19,10 @@ import (
 const (
 	readTimeout = 10 * time.Second
 	// writeTimeout leaves room for a profile over its usual 30 s.
-	writeTimeout   = 90 * time.Second
+	writeTimeout = 90 * time.Second
+	// scrapeTimeout is the usual scrape_timeout of Prometheus. Only a few scrapes
+	// are answered at once, so that none may keep the others out for long.
+	scrapeTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
 )
@@ -101,7 +104,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /readyz", s.ready)
 	if s.opts.Metrics != nil {
 		help += "/metrics\n"
-		mux.Handle("GET /metrics", s.opts.Metrics)
+		mux.HandleFunc("GET /metrics", s.metrics)
 	}
 	if s.opts.Pprof {
 		help += "/debug/pprof/\n"
@@ -115,6 +118,12 @@ func (s *Server) routes() http.Handler {
 		http.Error(w, "There is nothing at this path; calls go to the other listener. Here are:\n\n"+help, http.StatusNotFound)
 	})
 	return mux
+}
+
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	// An error here means that there is no connection to hold up.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeTimeout))
+	s.opts.Metrics.ServeHTTP(w, r)
 }
 
 // withheld answers in place of pprof's command line, which may hold secrets.

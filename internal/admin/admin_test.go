@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -127,6 +129,51 @@ func TestShutdownWaitsForRequestsAndThenRefuses(t *testing.T) {
 		r.Body.Close()
 		t.Error("it still answers")
 	}
+}
+
+// pipes is a listener of connections in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, ok := <-p
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
+
+func TestAScraperThatDoesNotReadIsCutOffSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, ended := time.Now(), make(chan time.Duration, 1)
+		s := New(Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					ended <- time.Since(start)
+					return
+				}
+			}
+		})})
+		listener, served := make(pipes), make(chan error, 1)
+		go func() { served <- s.Serve(listener) }()
+		client, conn := net.Pipe()
+		defer client.Close()
+		listener <- conn
+		if _, err := io.WriteString(client, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if took := <-ended; took != scrapeTimeout {
+			t.Errorf("it was cut off after %v, want %v", took, scrapeTimeout)
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestShutdownCutsOffWhatDoesNotEnd(t *testing.T) {
