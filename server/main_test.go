@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/mcpbridge/mcpbridge/internal/config"
 	"github.com/mcpbridge/mcpbridge/internal/targets"
 	"github.com/mcpbridge/mcpbridge/mcpclient/mcptest"
+	"github.com/mcpbridge/mcpbridge/mcpclient/pool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -148,8 +150,26 @@ func (b *bridge) ready() *bridge {
 		if err != nil {
 			b.t.Fatal(err)
 		}
+		if target.Isolation() == targets.Shared {
+			b.seenReady(target.Name())
+		}
 	}
 	return b
+}
+
+// seenReady waits until all can see that a target is ready, which comes behind its connection.
+func (b *bridge) seenReady(name string) {
+	b.t.Helper()
+	watcher := b.set.Watch(name)
+	defer watcher.Close()
+	ready := slices.ContainsFunc(watcher.Initial(), func(e targets.Event) bool { return e.Status.State == pool.StateReady })
+	for !ready {
+		e, err := watcher.Next(b.t.Context())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		ready = e.Status.State == pool.StateReady
+	}
 }
 
 // The ways to call the bridge.

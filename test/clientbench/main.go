@@ -5,7 +5,7 @@
 // interleaved and medians are shown, because machines are noisy. Linux only. Run it in the folder test:
 //
 //	go run ./clientbench
-//	go run ./clientbench -only "http json small" -profile /tmp/ours.prof   # where our client spends its time
+//	go run ./clientbench -only "http json small" -profile ours.prof   # where our client spends its time
 package main
 
 import (
