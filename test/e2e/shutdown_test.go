@@ -53,7 +53,7 @@ func TestASecondSignalEndsTheBridgeAtOnce(t *testing.T) {
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("the bridge took %v to end", took)
 	}
-	if code != 0 || strings.Count(out, "cut off") != 1 || !strings.Contains(out, "second signal") || !strings.HasSuffix(out, "msg=stopped\n") {
+	if code != 0 || strings.Count(out, `msg="calls were cut off`) != 1 || !strings.Contains(out, "second signal") || !strings.HasSuffix(out, "msg=stopped\n") {
 		t.Errorf("code %d: %s", code, tail(out, 2000))
 	}
 }
