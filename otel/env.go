@@ -86,7 +86,7 @@ func readEnv(getenv func(string) string) (settings, error) {
 		check(fmt.Errorf("%s: %q is not supported; use otlp or none", envExporter, exporter))
 	}
 	if s.export {
-		s.protocol, err = readProtocol(get, endpoint)
+		s.protocol, err = readProtocol(get, envTracesProtocol, endpoint)
 		check(err)
 		check(checkOTLP(get, "TRACES_", s.protocol))
 		check(checkSampler(get(envSampler), get(envSamplerArg)))
@@ -129,9 +129,10 @@ func readPropagators(list string) (propagation.TextMapPropagator, []string, erro
 }
 
 // readProtocol chooses the OTLP transport: as set, else gRPC for an endpoint on
-// the port registered for it, else the specification's default.
-func readProtocol(get func(string) string, endpoint string) (string, error) {
-	for _, name := range []string{envTracesProtocol, envProtocol} {
+// the port registered for it, else the specification's default. signal is the
+// variable of one signal, which wins over that of all.
+func readProtocol(get func(string) string, signal, endpoint string) (string, error) {
+	for _, name := range []string{signal, envProtocol} {
 		switch value := get(name); strings.ToLower(value) {
 		case "":
 		case protocolGRPC, protocolHTTPProtobuf:

@@ -75,12 +75,18 @@ func overHTTP(c collector.TraceServiceServer, w http.ResponseWriter, r *http.Req
 
 func startGRPC(t *testing.T, c collector.TraceServiceServer) string {
 	t.Helper()
+	return serveGRPC(t, func(server *grpc.Server) { collector.RegisterTraceServiceServer(server, c) })
+}
+
+// serveGRPC serves what register adds until the test ends, and returns its URL.
+func serveGRPC(t *testing.T, register func(*grpc.Server)) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	collector.RegisterTraceServiceServer(server, c)
+	register(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
@@ -52,29 +51,12 @@ func readMetricsEnv(getenv func(string) string) (metricsSettings, error) {
 	endpoint := cmp.Or(get(envMetricsEndpoint), get(envEndpoint))
 	s.endpointSet = endpoint != ""
 	var err error
-	s.protocol, err = metricsProtocol(get, endpoint)
+	s.protocol, err = readProtocol(get, envMetricsProtocol, endpoint)
 	return s, errors.Join(err,
 		checkOTLP(get, "METRICS_", s.protocol),
 		checkNumber(getenv, "OTEL_METRIC_EXPORT_INTERVAL", maxMillis),
 		checkNumber(getenv, "OTEL_METRIC_EXPORT_TIMEOUT", maxMillis),
 	)
-}
-
-// metricsProtocol chooses the OTLP transport as for traces.
-func metricsProtocol(get func(string) string, endpoint string) (string, error) {
-	for _, name := range []string{envMetricsProtocol, envProtocol} {
-		switch value := get(name); strings.ToLower(value) {
-		case "":
-		case protocolGRPC, protocolHTTPProtobuf:
-			return strings.ToLower(value), nil
-		default:
-			return "", fmt.Errorf("%s: %q is not supported; use %s or %s", name, value, protocolGRPC, protocolHTTPProtobuf)
-		}
-	}
-	if u, err := url.Parse(endpoint); err == nil && u.Port() == portGRPC {
-		return protocolGRPC, nil
-	}
-	return protocolHTTPProtobuf, nil
 }
 
 // newMetricsOTLP builds the exporter, which connects later and reads what else

@@ -102,21 +102,7 @@ func (s *metricsSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestMetricsArriveByOTLP(t *testing.T) {
 	for protocol, start := range map[string]func(*testing.T, *metricsSink) string{
 		"grpc": func(t *testing.T, s *metricsSink) string {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			server := grpc.NewServer()
-			collector.RegisterMetricsServiceServer(server, s)
-			served := make(chan error, 1)
-			go func() { served <- server.Serve(listener) }()
-			t.Cleanup(func() {
-				server.Stop()
-				if err := <-served; err != nil {
-					t.Error(err)
-				}
-			})
-			return "http://" + listener.Addr().String()
+			return serveGRPC(t, func(server *grpc.Server) { collector.RegisterMetricsServiceServer(server, s) })
 		},
 		"http/protobuf": func(t *testing.T, s *metricsSink) string {
 			server := httptest.NewServer(s)

@@ -181,6 +181,23 @@ func TestAWatcherOfManyThingsThatDoesNotReadSeesTheLastStateOfEach(t *testing.T)
 	}
 }
 
+// endsWatchesSoon shuts the bridge down, which n watches that nobody reads do not hold up; ended tells how each ended.
+func (b *bridge) endsWatchesSoon(ended <-chan error, n int) {
+	b.t.Helper()
+	begin := time.Now()
+	if err := b.Shutdown(b.t.Context()); err != nil {
+		b.t.Error(err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		b.t.Errorf("the shutdown took %v", took)
+	}
+	for range n {
+		if err := <-ended; err == nil {
+			b.t.Error("a watch ended without an error")
+		}
+	}
+}
+
 func TestAStalledWatchDoesNotHoldTheShutdown(t *testing.T) {
 	server := shop(mcptest.Legacy)
 	over, done := returned()
@@ -191,18 +208,7 @@ func TestAStalledWatchDoesNotHoldTheShutdown(t *testing.T) {
 	quick := b.watchResources(t.Context(), overGRPC, &pb.WatchResourcesRequest{Uris: []string{big}})
 	quick.wants("ready false " + big)
 	stall(t, server, big, quick)
-	begin := time.Now()
-	if err := b.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("the shutdown took %v", took)
-	}
-	for range 2 {
-		if err := <-done; err == nil {
-			t.Error("a watch ended without an error")
-		}
-	}
+	b.endsWatchesSoon(done, 2)
 }
 
 func TestAStreamThatHurriesHasLessTimeForASlowReader(t *testing.T) {

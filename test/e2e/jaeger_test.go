@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -68,12 +67,7 @@ func startJaeger(t *testing.T) *jaeger {
 // freeAddress is one where nobody listens at the moment.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprint("127.0.0.1:", freePort(t))
 }
 
 // ask reads one answer of Jaeger's API into v; the status is 0 while nobody answers.
