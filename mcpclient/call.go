@@ -80,6 +80,10 @@ type Interceptor func(ctx context.Context, call *Call, next Next) (*Result, erro
 // CallOptions is what a caller may add to one request. The zero value, and a
 // nil pointer, add nothing.
 type CallOptions struct {
+	// Checked says that the arguments and InputResponses are known to be JSON
+	// objects on one line, without duplicate names, so that they are not checked
+	// again.
+	Checked bool
 	// Meta is a JSON object of `_meta` members of the caller. The MetaSupplier
 	// and the protocol's own keys replace members of the same name.
 	Meta jsontext.Value

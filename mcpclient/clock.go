@@ -104,14 +104,18 @@ func (c *Client) overall(ctx context.Context, d *dialog) (bounded context.Contex
 	return bounded, cancel
 }
 
-// limit bounds a request's time; extend, nil unless extensible, restarts it. It
-// stands still while a question of the dialog waits for its answer.
+// limit bounds a request's time, unless the caller's deadline does so already;
+// extend, nil unless extensible, restarts it. It stands still while a question of
+// the dialog waits for its answer.
 func limit(ctx context.Context, d time.Duration, setting string, extensible bool, of *dialog) (bounded context.Context, extend, cancel func()) {
-	cause := &ownTimeout{limit: d, setting: setting}
 	if !extensible && of == nil {
-		ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+			return ctx, nil, func() {}
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, d, &ownTimeout{limit: d, setting: setting})
 		return ctx, nil, cancel
 	}
+	cause := &ownTimeout{limit: d, setting: setting}
 	ctx, stop := context.WithCancelCause(ctx)
 	k := newClock(d, func() { stop(cause) })
 	forget := of.keep(k)

@@ -47,6 +47,10 @@ type Meta struct {
 	members []metaMember
 }
 
+// usualMembers is how many members most messages have room for: three of the
+// protocol, those of a trace, and a token.
+const usualMembers = 6
+
 type metaMember struct {
 	key string
 	raw jsontext.Value

@@ -53,7 +53,7 @@ func (c *Client) EvictPrompts() { c.lists.prompts.invalidate() }
 // 2025-11-25 runs as a task alone (execution.taskSupport) is called as one and
 // waited for.
 func (c *Client) CallTool(ctx context.Context, name string, arguments jsontext.Value, options *CallOptions) (*Result, error) {
-	if len(arguments) > 0 {
+	if len(arguments) > 0 && !(options != nil && options.Checked) {
 		if err := checkObject("arguments", arguments); err != nil {
 			return nil, about(err, methodCallTool, name)
 		}

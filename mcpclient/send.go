@@ -57,7 +57,7 @@ func (c *Client) do(ctx context.Context, r *request) (*Result, error) {
 	if r.options == nil {
 		r.options = &CallOptions{}
 	}
-	if answers := r.options.InputResponses; len(answers) > 0 {
+	if answers := r.options.InputResponses; len(answers) > 0 && !r.options.Checked {
 		if err := checkObject("input responses", answers); err != nil {
 			return nil, about(err, r.method, r.name)
 		}
@@ -180,7 +180,7 @@ func (c *Client) notify(ctx context.Context, s *session, method string, params [
 // writes the message and reads the answer.
 func (c *Client) send(ctx context.Context, call *Call) (*Result, error) {
 	s := call.session
-	params, header, err := c.decorate(ctx, call)
+	meta, header, err := c.decorate(ctx, call)
 	if err != nil {
 		return nil, err
 	}
@@ -188,14 +188,13 @@ func (c *Client) send(ctx context.Context, call *Call) (*Result, error) {
 	if call.Method == methodInitialize {
 		request.Version = "" // the version is not agreed on yet
 	}
+	request.Body = body(call, meta)
 	if call.IsNotification() {
-		request.Body = jsonrpc.AppendNotification(make([]byte, 0, len(params)+128), call.Method, params)
 		if err := s.conn.Notify(ctx, request); err != nil {
 			return nil, c.classify(ctx, call, err)
 		}
 		return nil, nil
 	}
-	request.Body = jsonrpc.AppendRequest(make([]byte, 0, len(params)+128), call.ID, call.Method, params)
 	if ctx.Err() != nil {
 		return nil, about(contextError(ctx, "the request had not been sent before"), call.Method, call.Name)
 	}
@@ -214,23 +213,41 @@ func (c *Client) send(ctx context.Context, call *Call) (*Result, error) {
 	return c.readResult(call, reply.Result, reply.Known)
 }
 
-// decorate builds the params object with `_meta`, and the headers. In `_meta`
-// the caller's members come first, then the supplier's, then the protocol's:
-// later wins.
-func (c *Client) decorate(ctx context.Context, call *Call) (params []byte, header http.Header, err error) {
-	var meta Meta
+// body is the message of a call.
+func body(call *Call, meta *Meta) []byte {
+	end := []byte{'}'}
+	if len(meta.members) > 0 {
+		end = make([]byte, 0, 512)
+		if len(call.params) > 0 {
+			end = append(end, ',')
+		}
+		end = append(end, `"_meta":{`...)
+		end = append(meta.appendMembers(end), "}}"...)
+	}
+	start := []byte{'{'}
+	dst := make([]byte, 0, 64+len(call.Method)+len(call.params)+len(end))
+	if call.IsNotification() {
+		return jsonrpc.AppendNotification(dst, call.Method, start, call.params, end)
+	}
+	return jsonrpc.AppendRequest(dst, call.ID, call.Method, start, call.params, end)
+}
+
+// decorate builds `_meta` and the headers. In `_meta` the caller's members come
+// first, then the supplier's, then the protocol's: later wins.
+func (c *Client) decorate(ctx context.Context, call *Call) (meta *Meta, header http.Header, err error) {
+	meta = &Meta{members: make([]metaMember, 0, usualMembers)}
 	if o := call.options; o != nil && len(o.Meta) > 0 {
 		if err := meta.setObject(o.Meta); err != nil {
 			return nil, nil, &Error{Kind: KindInvalid, Method: call.Method, Name: call.Name, Message: "the caller's meta is not a JSON object", SafeToRetry: true, Err: err}
 		}
 	}
 	if c.opts.Meta != nil {
-		if err := c.opts.Meta(ctx, call, &meta); err != nil {
+		if err := c.opts.Meta(ctx, call, meta); err != nil {
 			if !call.IsNotification() {
 				return nil, nil, &Error{Kind: KindInternal, Method: call.Method, Name: call.Name, Message: "the meta supplier failed", SafeToRetry: true, Err: err}
 			}
 			c.log.WarnContext(ctx, "the meta supplier failed; the notification goes out without its members", "method", call.Method, "error", err)
-			meta = Meta{}
+			*meta = Meta{}
 		}
 	}
 	if call.Method == methodInitialize && len(c.opts.InitializeMeta) > 0 {
@@ -246,20 +263,7 @@ func (c *Client) decorate(ctx context.Context, call *Call) (params []byte, heade
 	if level := c.logLevel(call); level != "" {
 		meta.SetString(MetaLogLevel, string(level))
 	}
-	call.session.lifecycle.add(&meta, call.options, c.offersTasks(call))
-
-	params = make([]byte, 0, len(call.params)+512)
-	params = append(params, '{')
-	params = append(params, call.params...)
-	if len(meta.members) > 0 {
-		if len(call.params) > 0 {
-			params = append(params, ',')
-		}
-		params = append(params, `"_meta":{`...)
-		params = meta.appendMembers(params)
-		params = append(params, '}')
-	}
-	params = append(params, '}')
+	call.session.lifecycle.add(meta, call.options, c.offersTasks(call))
 
 	header = call.header
 	if c.opts.Headers != nil && (call.session.conn.PerRequestStreams() || c.transport.Name() == transport.NameSSE) {
@@ -276,7 +280,7 @@ func (c *Client) decorate(ctx context.Context, call *Call) (params []byte, heade
 			}
 		}
 	}
-	return params, header, nil
+	return meta, header, nil
 }
 
 // cancelUpstream tells the server to stop a request that nobody waits for any

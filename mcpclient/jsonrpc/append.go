@@ -7,9 +7,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// AppendRequest appends a request to dst. params is one complete JSON value,
-// nil = none. The result holds no line break.
-func AppendRequest(dst []byte, id ID, method string, params []byte) []byte {
+// AppendRequest appends a request to dst. params are the pieces of one complete
+// JSON value, none = no params. The result holds no line break.
+func AppendRequest(dst []byte, id ID, method string, params ...[]byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
 	dst = id.AppendJSON(dst)
 	dst = append(dst, `,"method":`...)
@@ -18,7 +18,7 @@ func AppendRequest(dst []byte, id ID, method string, params []byte) []byte {
 
 // AppendNotification appends a notification to dst, under the rules of
 // [AppendRequest].
-func AppendNotification(dst []byte, method string, params []byte) []byte {
+func AppendNotification(dst []byte, method string, params ...[]byte) []byte {
 	dst = append(dst, `{"jsonrpc":"2.0","method":`...)
 	return appendCall(dst, method, params)
 }
@@ -51,11 +51,13 @@ func AppendError(dst []byte, id ID, e *Error) []byte {
 	return append(dst, "}}"...)
 }
 
-func appendCall(dst []byte, method string, params []byte) []byte {
+func appendCall(dst []byte, method string, params [][]byte) []byte {
 	dst = appendString(dst, method)
-	if len(params) > 0 {
-		dst = append(dst, `,"params":`...)
-		dst = appendLine(dst, params)
+	for i, piece := range params {
+		if i == 0 && len(piece) > 0 {
+			dst = append(dst, `,"params":`...)
+		}
+		dst = appendLine(dst, piece)
 	}
 	return append(dst, '}')
 }
@@ -65,13 +67,20 @@ func appendCall(dst []byte, method string, params []byte) []byte {
 func appendLine(dst, json []byte) []byte {
 	start := len(dst)
 	dst = append(dst, json...)
-	for i := start; ; i++ {
-		next := bytes.IndexAny(dst[i:], "\r\n")
-		if next < 0 {
-			return dst
+	blank(dst[start:], '\n')
+	blank(dst[start:], '\r')
+	return dst
+}
+
+// blank turns each c into a space.
+func blank(json []byte, c byte) {
+	for {
+		i := bytes.IndexByte(json, c)
+		if i < 0 {
+			return
 		}
-		i += next
-		dst[i] = ' '
+		json[i] = ' '
+		json = json[i+1:]
 	}
 }
 

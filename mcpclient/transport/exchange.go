@@ -14,7 +14,7 @@ type exchange struct {
 	//nolint:containedctx // it ends with parent, Close, or end
 	ctx     context.Context
 	cancel  context.CancelFunc
-	stop    func() bool
+	stop    func() bool // undoes that Close ends ctx; nil = Close finds the exchange among the calls
 	req     *Request
 	session string       // the session id that was sent
 	offered string       // the session id in the reply
@@ -73,19 +73,35 @@ func (c *httpConn) begin(ctx context.Context, r *Request) (*exchange, error) {
 		if _, taken := c.calls[r.ID]; taken {
 			return nil, errDuplicateID(r.ID)
 		}
-		c.calls[r.ID] = struct{}{}
+		c.calls[r.ID] = x
 	}
 	c.wg.Add(1)
 	x.ctx, x.cancel = context.WithCancel(ctx)
-	x.stop = context.AfterFunc(c.ctx, x.cancel)
+	if r.ID.IsZero() {
+		x.detach()
+	}
 	return x, nil
+}
+
+// detach makes Close end ctx although the exchange is not among the calls.
+func (x *exchange) detach() {
+	if x.stop == nil {
+		x.stop = context.AfterFunc(x.conn.ctx, x.cancel)
+	}
+}
+
+// free gives up ctx.
+func (x *exchange) free() {
+	if x.stop != nil {
+		x.stop()
+	}
+	x.cancel()
 }
 
 func (x *exchange) end() {
 	c := x.conn
 	if !x.linger {
-		x.stop()
-		x.cancel()
+		x.free()
 	}
 	if !x.req.ID.IsZero() {
 		c.mu.Lock()

@@ -52,9 +52,7 @@ type HTTP struct {
 	Logger *slog.Logger
 
 	setup   sync.Once
-	client  *http.Client
-	own     bool
-	plain   bool        // nothing repeats a request that may have been sent
+	sender  *sender
 	readers sync.Pool   // of *bufio.Reader, for event streams
 	onlySSE atomic.Bool // the server was last seen to speak only HTTP+SSE
 }
@@ -104,11 +102,11 @@ func (h *HTTP) dial(ctx context.Context, handler Handler) (*httpConn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("dial %s: %w", u.Host, err)
 	}
-	h.setup.Do(func() { h.client, h.own, h.plain = h.newClient(u.Scheme) })
+	h.setup.Do(func() { h.sender = h.newSender(u.Scheme) })
 	c := &httpConn{
-		transport: h, client: h.client, url: u, host: u.Host, handler: handler,
-		log: h.Logger, redact: h.Redact, limit: h.MaxReplyBytes, done: make(chan struct{}), calls: make(map[jsonrpc.ID]struct{}),
-		base: http.Header{"User-Agent": {"mcpbridge"}},
+		transport: h, sender: h.sender, url: u, handler: handler,
+		log: h.Logger, redact: h.Redact, limit: h.MaxReplyBytes, done: make(chan struct{}), calls: make(map[jsonrpc.ID]*exchange),
+		base: http.Header{"User-Agent": {"mcpbridge"}, "Accept": {acceptPost}},
 	}
 	if c.handler == nil {
 		c.handler = func(Inbound) {}
@@ -119,10 +117,15 @@ func (h *HTTP) dial(ctx context.Context, handler Handler) (*httpConn, error) {
 	if c.limit == 0 {
 		c.limit = DefaultMaxReplyBytes
 	}
+	if password, _ := u.User.Password(); u.User != nil {
+		basic := &http.Request{Header: c.base}
+		basic.SetBasicAuth(u.User.Username(), password)
+	}
 	addHeader(c.base, h.Header)
+	c.blank = http.Request{Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
 	for name, values := range h.Header {
 		if http.CanonicalHeaderKey(name) == "Host" && len(values) > 0 {
-			c.host = values[0]
+			c.blank.Host = values[0]
 		}
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -133,10 +136,10 @@ func (h *HTTP) dial(ctx context.Context, handler Handler) (*httpConn, error) {
 // set of requests to a modern one.
 type httpConn struct {
 	transport *HTTP
-	client    *http.Client
+	sender    *sender
 	url       *url.URL
-	host      string
-	base      http.Header
+	blank     http.Request // what all requests have in common
+	base      http.Header  // of all requests
 	handler   Handler
 	log       *slog.Logger
 	redact    redactor
@@ -159,7 +162,7 @@ type httpConn struct {
 	mu        sync.Mutex // guards what follows
 	closed    bool
 	err       error // why done is closed
-	calls     map[jsonrpc.ID]struct{}
+	calls     map[jsonrpc.ID]*exchange
 	session   string
 	offered   string // the session of an initialize whose reply is being read
 	gone      bool   // the server has forgotten the session
@@ -273,15 +276,18 @@ func (c *httpConn) Close(ctx context.Context) error {
 		c.mu.Lock()
 		c.closed = true
 		session, version, gone := c.session, c.version, c.gone
-		c.mu.Unlock()
 		c.cancel()
+		for _, x := range c.calls {
+			x.cancel()
+		}
+		c.mu.Unlock()
 		c.finish(errConnClosed())
 		if session != "" && !gone {
 			c.deleteSession(ctx, session, version)
 		}
 		err = wait(ctx, &c.wg)
-		if c.transport.own {
-			c.client.CloseIdleConnections()
+		if c.sender.own {
+			c.sender.closeIdle()
 		}
 	})
 	return err

@@ -3,29 +3,30 @@ package transport
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
-// newClient returns the client to use, whether its connections are ours, and
-// whether nothing that repeats requests for reasons of its own stands between us
-// and an *http.Transport.
-func (h *HTTP) newClient(scheme string) (client *http.Client, own, plain bool) {
-	client = &http.Client{}
-	if h.Client != nil {
-		*client = *h.Client
-	}
-	client.CheckRedirect = checkRedirect
-	client.Timeout = 0
-	if h.Client != nil {
-		if client.Transport == nil {
-			client.Transport = http.DefaultTransport
+// sender sends HTTP requests. It follows redirects by the rules of this package.
+type sender struct {
+	tripper http.RoundTripper
+	jar     http.CookieJar // of a given client; nil = none
+	own     bool           // its connections are ours
+	plain   bool           // nothing that repeats requests for reasons of its own stands between us and an *http.Transport
+}
+
+func (h *HTTP) newSender(scheme string) *sender {
+	if given := h.Client; given != nil {
+		s := &sender{tripper: given.Transport, jar: given.Jar}
+		if s.tripper == nil {
+			s.tripper = http.DefaultTransport
 		}
-		_, plain = client.Transport.(*http.Transport)
-		client.Transport = locations{client.Transport}
-		return client, false, plain
+		_, s.plain = s.tripper.(*http.Transport)
+		return s
 	}
 	// Node and uvicorn drop idle connections after 5 s. A POST written into
 	// that moment is lost without anyone knowing whether it was read, so plain
@@ -53,39 +54,94 @@ func (h *HTTP) newClient(scheme string) (client *http.Client, own, plain bool) {
 		tripper.Protocols = new(http.Protocols)
 		tripper.Protocols.SetHTTP1(true)
 	}
-	client.Transport = locations{tripper}
+	s := &sender{tripper: tripper, own: true, plain: true}
 	if h.Wrap != nil {
-		client.Transport = locations{h.Wrap(tripper)}
+		s.tripper = h.Wrap(tripper)
 	}
-	return client, true, true
+	return s
 }
 
-// badLocation holds a Location that cannot be used. No server can send a header
-// of this name.
-const badLocation = "bad location"
+// maxRedirects bounds how often one request is redirected.
+const maxRedirects = 5
 
-// locations hides redirects to what is no URL from http.Client, which would
-// forget the reply that holds them.
-type locations struct{ http.RoundTripper }
-
-// RoundTrip sends one request.
-func (l locations) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := l.RoundTripper.RoundTrip(r)
-	if err != nil || resp.StatusCode/100 != 3 {
-		return resp, err
+// send sends a request and follows its redirects.
+func (s *sender) send(r *http.Request) (*http.Response, error) {
+	for redirects := 0; ; redirects++ {
+		resp, err := s.roundTrip(r)
+		if err != nil || redirects == maxRedirects {
+			return resp, err
+		}
+		next, err := redirected(r, resp)
+		if err != nil {
+			return nil, err
+		}
+		if next == nil {
+			return resp, nil
+		}
+		r = next
 	}
-	if to := resp.Header.Get("Location"); to != "" {
-		if _, err := r.URL.Parse(to); err != nil {
-			delete(resp.Header, "Location")
-			resp.Header[badLocation] = []string{to}
+}
+
+// roundTrip sends a request without following redirects.
+func (s *sender) roundTrip(r *http.Request) (*http.Response, error) {
+	if s.jar != nil {
+		r.Header = r.Header.Clone()
+		r.Header.Del("Cookie") // of the request that was redirected
+		for _, cookie := range s.jar.Cookies(r.URL) {
+			r.AddCookie(cookie)
+		}
+	}
+	resp, err := s.tripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if resp == nil {
+		return nil, errors.New("the round tripper returned neither a response nor an error")
+	}
+	if resp.Body == nil {
+		resp.Body = http.NoBody
+	}
+	if s.jar != nil {
+		if cookies := resp.Cookies(); len(cookies) > 0 {
+			s.jar.SetCookies(r.URL, cookies)
 		}
 	}
 	return resp, nil
 }
 
-// CloseIdleConnections is for http.Client.
-func (l locations) CloseIdleConnections() {
-	if c, ok := l.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+// redirected returns the request that follows a response; nil when there is
+// none. 307 and 308, which keep method and body, are followed within one origin
+// or from http to https of the same host on default ports. Other redirects would
+// turn the POST into a GET or carry credentials to another origin.
+func redirected(r *http.Request, resp *http.Response) (*http.Request, error) {
+	location := resp.Header.Get("Location")
+	if location == "" || resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect {
+		return nil, nil
+	}
+	ref, err := url.Parse(location)
+	if err != nil {
+		return nil, nil //nolint:nilerr // redirectHint tells of it
+	}
+	to := r.URL.ResolveReference(ref)
+	if !sameOrigin(r.URL, to) {
+		return nil, nil
+	}
+	next := r.WithContext(r.Context())
+	if next.URL = to; ref.IsAbs() || r.Host == r.URL.Host { // a relative one stays with the host that was asked for
+		next.Host = to.Host
+	}
+	if r.GetBody != nil {
+		if next.Body, err = r.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 2<<10) // so that the connection can be used again
+	_ = resp.Body.Close()
+	return next, nil
+}
+
+func (s *sender) closeIdle() {
+	if c, ok := s.tripper.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }

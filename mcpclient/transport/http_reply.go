@@ -46,6 +46,9 @@ func (x *exchange) response(resp *http.Response) (*jsonrpc.Message, error) {
 // there is none.
 func mediaType(h http.Header) string {
 	value := h.Get("Content-Type")
+	if value == typeJSON || value == typeStream {
+		return value
+	}
 	kind, _, err := mime.ParseMediaType(value)
 	if err != nil { // broken parameters do not make the type unclear
 		kind, _, _ = strings.Cut(value, ";")
@@ -285,9 +288,6 @@ func (c *httpConn) statusHint(resp *http.Response) string {
 
 // redirectHint says why a redirect was not followed.
 func (c *httpConn) redirectHint(resp *http.Response) string {
-	if bad := resp.Header[badLocation]; len(bad) > 0 {
-		return "its Location header holds no URL but: " + c.redact.text(bad[0])
-	}
 	location := resp.Header.Get("Location")
 	if location == "" {
 		return "it has no Location header that says where to"
@@ -329,6 +329,7 @@ func (x *exchange) release(body io.ReadCloser) {
 	}
 	c := x.conn
 	x.linger = true
+	x.detach()
 	drained := make(chan struct{})
 	c.wg.Go(func() {
 		timer := time.AfterFunc(drainLonger, x.cancel)
@@ -336,8 +337,7 @@ func (x *exchange) release(body io.ReadCloser) {
 		_ = body.Close()
 		timer.Stop()
 		close(drained)
-		x.stop()
-		x.cancel()
+		x.free()
 	})
 	if c.lingers.Load() >= lingerLimit {
 		return

@@ -22,9 +22,7 @@ func (x *exchange) post() (*http.Response, error) {
 	if bytes.IndexByte(r.Body, '\n') >= 0 {
 		return nil, errLineBreak()
 	}
-	h := x.header()
-	h["Content-Type"] = []string{typeJSON} // bare: some servers refuse parameters
-	resp, err := x.do(http.MethodPost, h, r.Body)
+	resp, err := x.do(http.MethodPost, x.header(typeJSON), r.Body) // bare: some servers refuse parameters
 	if err == nil {
 		x.reach(stageAnswered) // whatever fails from here on, the server had the message
 	}
@@ -33,7 +31,7 @@ func (x *exchange) post() (*http.Response, error) {
 
 // get asks for an event stream, from lastID on if it is not empty.
 func (x *exchange) get(lastID string) (*http.Response, error) {
-	h := x.header()
+	h := x.header("")
 	h["Accept"] = []string{typeStream}
 	if lastID != "" {
 		h[headerLastEvent] = []string{lastID}
@@ -42,41 +40,43 @@ func (x *exchange) get(lastID string) (*http.Response, error) {
 }
 
 // header returns the headers of the exchange: users' first, then the
-// protocol's.
-func (x *exchange) header() http.Header {
+// protocol's. contentType is that of its body, "" = it has none.
+func (x *exchange) header(contentType string) http.Header {
 	r := x.req
-	h := make(http.Header, len(x.conn.base)+len(r.Header)+8)
-	maps.Copy(h, x.conn.base)
-	accept := []string{acceptPost}
-	if users := h["Accept"]; len(users) > 0 {
-		accept[0] += ", " + strings.Join(users, ", ")
-	}
-	h["Accept"] = accept
+	h := maps.Clone(x.conn.base)
 	addHeader(h, r.Header)
+	values := new([5]string) // one allocation for all
+	at := 0
+	set := func(name, value string) {
+		values[at] = value
+		h[name] = values[at : at+1 : at+1]
+		at++
+	}
+	if contentType != "" {
+		set("Content-Type", contentType)
+	}
 	if r.Version != "" {
-		h[headerVersion] = []string{r.Version}
+		set(headerVersion, r.Version)
 	}
 	if r.Modern && r.Method != "" {
-		h[headerMethod] = []string{r.Method}
+		set(headerMethod, r.Method)
 		if r.Name != "" || r.HasName {
-			h[headerName] = []string{EncodeHeaderValue(r.Name)}
+			set(headerName, EncodeHeaderValue(r.Name))
 		}
 	}
 	if x.session != "" {
-		h[headerSession] = []string{x.session}
+		set(headerSession, x.session)
 	}
 	return h
 }
 
-// do sends one HTTP request. net/http repeats it by itself only if nothing of
-// it was written, or an HTTP/2 server said that it did not look at it.
-func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response, error) {
-	c := x.conn
-	trace := &httptrace.ClientTrace{
+// trace returns what tells how far the message has come.
+func (x *exchange) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
 		// Also before each repetition and each redirect. What stands before an
 		// *http.Transport may have reasons of its own to repeat a request.
 		GetConn: func(string) {
-			if c.transport.plain || x.stage.Load() == stageUnknown {
+			if x.conn.sender.plain || x.stage.Load() == stageUnknown {
 				x.reach(stageConnecting)
 			}
 		},
@@ -87,20 +87,27 @@ func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response
 		},
 		WroteHeaders: func() { x.reach(stageWritten) },
 	}
-	ctx, host := httptrace.WithClientTrace(x.ctx, trace), c.url.Host
+}
+
+// do sends one HTTP request. net/http repeats it by itself only if nothing of
+// it was written, or an HTTP/2 server said that it did not look at it.
+func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response, error) {
+	c := x.conn
+	ctx, host := httptrace.WithClientTrace(x.ctx, x.trace()), c.url.Host
 	var out *Outgoing
 	if c.transport.Wrap != nil {
 		out = x.outgoing(method)
 		ctx = context.WithValue(ctx, outgoingKey{}, out)
 	}
-	// An empty reader counts as no body.
-	req, err := http.NewRequestWithContext(ctx, method, "", bytes.NewReader(body))
-	if err != nil {
-		return nil, &Error{Kind: Invalid, Message: "the HTTP request cannot be built", Err: err}
+	req := c.blank.WithContext(ctx)
+	req.Method, req.URL, req.Header = method, c.url, h
+	req.Close = x.req.Rare && c.sender.own && c.url.Scheme == "http"
+	if len(body) > 0 {
+		req.ContentLength = int64(len(body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		req.Body, _ = req.GetBody() // it cannot fail
 	}
-	req.URL, req.Host, req.Header = c.url, c.host, h
-	req.Close = x.req.Rare && c.transport.own && c.url.Scheme == "http"
-	resp, err := c.client.Do(req)
+	resp, err := c.sender.send(req)
 	if err == nil {
 		return resp, nil
 	}
@@ -124,7 +131,7 @@ func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response
 	}
 	// A plain transport that has not even asked for a connection refuses the
 	// request; of others nothing is known then.
-	if stage == stageConnecting || stage == stageConnected || stage == stageUnknown && c.transport.plain {
+	if stage == stageConnecting || stage == stageConnected || stage == stageUnknown && c.sender.plain {
 		return nil, &Error{Kind: NotSent, Message: connectMessage(host, err), Err: c.redact.cover(err)}
 	}
 	return nil, errLost("the connection to "+host+" ended before a response came", c.redact.cover(err))
@@ -153,26 +160,6 @@ func connectMessage(host string, err error) string {
 	return "no connection to " + host + " came about; check the address and the network"
 }
 
-// maxRedirects bounds how often one request is redirected.
-const maxRedirects = 5
-
-// checkRedirect follows 307 and 308, which keep method and body, within one
-// origin or from http to https of the same host on default ports. Everything
-// else is returned as it is: other redirects would turn the POST into a GET or
-// carry credentials to another origin.
-func checkRedirect(next *http.Request, via []*http.Request) error {
-	if next.Response == nil || len(via) > maxRedirects {
-		return http.ErrUseLastResponse
-	}
-	switch next.Response.StatusCode {
-	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		if sameOrigin(via[len(via)-1].URL, next.URL) {
-			return nil
-		}
-	}
-	return http.ErrUseLastResponse
-}
-
 func sameOrigin(from, to *url.URL) bool {
 	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
 		return false
@@ -198,7 +185,7 @@ func (c *httpConn) deleteSession(ctx context.Context, session, version string) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	x := &exchange{conn: c, parent: ctx, ctx: ctx, cancel: cancel, req: &Request{Version: version}, session: session}
-	resp, err := x.do(http.MethodDelete, x.header(), nil)
+	resp, err := x.do(http.MethodDelete, x.header(""), nil)
 	if err != nil {
 		c.log.DebugContext(ctx, "the MCP session was not deleted", "host", c.url.Host, "error", err)
 		return

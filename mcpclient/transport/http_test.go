@@ -371,13 +371,9 @@ func TestHTTPSpeaksHTTP2WhereOffered(t *testing.T) {
 		t.Errorf("message: %s", e.Message)
 	}
 	theirs, ok1 := server.Client().Transport.(*http.Transport)
-	between, ok2 := tr.client.Transport.(locations)
+	ours, ok2 := tr.sender.tripper.(*http.Transport)
 	if !ok1 || !ok2 {
 		t.Fatal("unexpected transports")
-	}
-	ours, ok := between.RoundTripper.(*http.Transport)
-	if !ok {
-		t.Fatal("unexpected transport")
 	}
 	ours.TLSClientConfig.RootCAs = theirs.TLSClientConfig.RootCAs
 	m, err := conn.Call(t.Context(), modern(2, "x"))

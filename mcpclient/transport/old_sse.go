@@ -87,8 +87,8 @@ func (h *HTTP) dialSSE(ctx context.Context, handler Handler) (*sseConn, error) {
 	body, err := c.open(ctx)
 	if err != nil {
 		peer.cancel()
-		if h.own {
-			peer.client.CloseIdleConnections()
+		if h.sender.own {
+			peer.sender.closeIdle()
 		}
 		return nil, err
 	}
@@ -170,8 +170,8 @@ func (c *httpConn) redirectTo(base *url.URL, endpoint string) error {
 			c.redact.text(origin), base.Scheme, base.Host)}
 	}
 	u.Fragment, u.RawFragment, u.User = "", "", c.url.User
-	if c.host == c.url.Host {
-		c.host = u.Host
+	if c.blank.Host == c.url.Host {
+		c.blank.Host = u.Host
 	}
 	c.url = u
 	return nil

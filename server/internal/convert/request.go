@@ -156,30 +156,34 @@ func inputResponse(id string, a *pb.InputResponse, path string) ([]byte, error) 
 
 // objectText checks that text is one strict JSON object and makes it fit on one line.
 func objectText(text, field string) ([]byte, error) {
-	raw := []byte(text)
-	lines, depth := shape(raw)
-	if depth > MaxRequestDepth {
+	raw := jsontext.Value(text)
+	if depth(raw) > MaxRequestDepth {
 		return nil, &FieldError{field, ReasonTooDeep, fmt.Sprintf("is nested deeper than %d levels", MaxRequestDepth)}
 	}
-	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
-	if _, err := dec.ReadValue(); err != nil {
-		return nil, &FieldError{field, ReasonInvalidJSON, syntaxMistake(text, err)}
+	if !raw.IsValid() {
+		return nil, &FieldError{field, ReasonInvalidJSON, mistake(raw)}
 	}
-	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, &FieldError{field, ReasonInvalidJSON, fmt.Sprintf("continues after the end of the JSON object, at byte %d; give one object", dec.InputOffset())}
-	}
-	if jsontext.Value(raw).Kind() != '{' {
+	if raw.Kind() != '{' {
 		return nil, &FieldError{field, ReasonNotObject, "is JSON, but not an object; give an object such as {\"name\": \"value\"}"}
 	}
-	if lines {
-		raw = compact(raw)
+	if bytes.IndexByte(raw, '\n') >= 0 || bytes.IndexByte(raw, '\r') >= 0 { // in valid JSON they are between tokens
+		return compact(raw), nil
 	}
 	return raw, nil
 }
 
+// mistake says what is wrong with text that is not one JSON value.
+func mistake(text []byte) string {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	if _, err := dec.ReadValue(); err != nil {
+		return syntaxMistake(text, err)
+	}
+	return fmt.Sprintf("continues after the end of the JSON object, at byte %d; give one object", dec.InputOffset())
+}
+
 // syntaxMistake describes an error of jsontext in our own words.
-func syntaxMistake(text string, err error) string {
-	if len(bytes.TrimSpace([]byte(text))) == 0 {
+func syntaxMistake(text []byte, err error) string {
+	if len(bytes.TrimSpace(text)) == 0 {
 		return "is empty; give a JSON object, {} for an empty one, or leave the field unset"
 	}
 	syntax, ok := errors.AsType[*jsontext.SyntacticError](err)
@@ -198,26 +202,40 @@ func syntaxMistake(text string, err error) string {
 	return fmt.Sprintf("is not valid JSON at byte %d", syntax.ByteOffset)
 }
 
-// shape reports whether JSON has line breaks, and how deep it is nested; text that is no JSON gives any answer.
-func shape(json []byte) (lines bool, depth int) {
-	level, inString := 0, false
+// depth is how deep JSON is nested; text that is no JSON gives any answer.
+func depth(json []byte) (deepest int) {
+	level := 0
 	for i := 0; i < len(json); i++ {
-		switch c := json[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{', c == '[':
+		switch json[i] {
+		case '"':
+			i += stringLength(json[i+1:])
+		case '{', '[':
 			level++
-			depth = max(depth, level)
-		case c == '}', c == ']':
+			deepest = max(deepest, level)
+		case '}', ']':
 			level--
-		case c == '\n', c == '\r':
-			lines = true
 		}
 	}
-	return lines, depth
+	return deepest
+}
+
+// stringLength is how many bytes of JSON text belong to the string that it
+// begins inside of, the closing quote included.
+func stringLength(json []byte) int {
+	for i := 0; ; {
+		next := bytes.IndexByte(json[i:], '"')
+		if next < 0 {
+			return len(json)
+		}
+		end := i + next
+		escapes := 0
+		for escapes < next && json[end-1-escapes] == '\\' {
+			escapes++
+		}
+		if i = end + 1; escapes%2 == 0 {
+			return i
+		}
+	}
 }
 
 // compact removes insignificant whitespace from valid JSON, in place.
