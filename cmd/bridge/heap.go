@@ -22,10 +22,10 @@ const (
 	// busyBytes what a busy one allocates between two looks.
 	lookEvery = 250 * time.Millisecond
 	busyBytes = 8 << 20
-	// busyAfter is how many looks in a row find that much before a bridge is busy,
-	// so that the start of many targets is no work, and calmAfter how many find
-	// less before it is calm.
-	busyAfter = 4
+	// busyAfter is how much looks in a row have to find together before a bridge is
+	// busy, so that the start of many targets is no work, while a load is one after
+	// a moment. calmAfter is how many find less than busyBytes before it is calm.
+	busyAfter = 4 * busyBytes
 	calmAfter = 40
 	// calmBytes is what a calm one may allocate between two collections, or half
 	// of its live heap if that is more: what it holds matters more than how often
@@ -41,8 +41,8 @@ type heap struct {
 	fixed     bool   // the operator has set GOGC
 	allocated uint64 // bytes in total, at the last look
 	busy      bool
-	much      int // looks in a row that found much
-	little    int // looks in a row that did not
+	much      uint64 // bytes that looks in a row have found, each at least busyBytes
+	little    int    // looks in a row that found less
 }
 
 // tendHeap looks after the heap until release, which leaves it as it was. It
@@ -95,14 +95,15 @@ func newHeap(allocated uint64) *heap {
 // look decides by what was allocated since the last look, which is longer ago
 // than planned where processors are scarce.
 func (h *heap) look(since time.Duration, allocated, live uint64) {
-	if float64(allocated-h.allocated) < busyBytes*max(1, since.Seconds()/lookEvery.Seconds()) {
+	found := allocated - h.allocated
+	h.allocated = allocated
+	if float64(found) < busyBytes*max(1, since.Seconds()/lookEvery.Seconds()) {
 		h.much, h.little = 0, h.little+1
 	} else {
-		h.much, h.little = h.much+1, 0
+		h.much, h.little = h.much+found, 0
 	}
-	h.allocated = allocated
 	switch {
-	case h.much == busyAfter:
+	case h.much >= busyAfter:
 		h.busy = true
 		h.setPercent(busyPercent)
 	case h.little == calmAfter: // also after the start

@@ -31,20 +31,21 @@ func TestABusyHeapHasRoomAndACalmOneHasLess(t *testing.T) {
 	}
 
 	want("at the start", 12) // 4 MB of 32
-	looks(busyAfter-1, busyBytes)
+	looks(3, busyBytes)
 	looks(1, 0)
 	want("after a moment with much to do", 12)
-	looks(busyAfter, busyBytes)
+	looks(4, busyBytes)
 	want("under load", busyPercent)
 	looks(calmAfter, busyBytes-1)
 	want("after a moment with little to do", busyPercent)
 	live = 2 * spareBytes
 	looks(1, busyBytes-1)
 	want("after that", 25)
-	total += busyBytes * busyAfter
-	h.look(busyAfter*2*lookEvery, total, live)
+	total += 4 * busyBytes
+	h.look(8*lookEvery, total, live)
 	want("with a little work in a longer time", 25)
-	looks(busyAfter, busyBytes)
+	looks(1, busyAfter)
+	want("after one look that found all of it", busyPercent)
 	looks(calmAfter-1, 0)
 	looks(1, busyBytes)
 	looks(calmAfter-1, 0)
