@@ -21,19 +21,20 @@ type underWay struct {
 	dialog *dialog // nil = its caller answers no questions
 }
 
-// add notes a call until the returned function is called; d may be nil.
-func (c *calls) add(id jsonrpc.ID, d *dialog) (done func()) {
+// add notes a call until it is removed; d may be nil.
+func (c *calls) add(id jsonrpc.ID, d *dialog) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.under == nil {
 		c.under = map[jsonrpc.ID]underWay{}
 	}
 	c.under[id] = underWay{time.Now(), d}
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.under, id)
-	}
+}
+
+func (c *calls) remove(id jsonrpc.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.under, id)
 }
 
 // excuse reports whether a call that began before t may be why a probe failed.

@@ -168,6 +168,10 @@ func (d *dialog) underWay(call *Call) (done func()) {
 	if d == nil {
 		return func() {}
 	}
+	return d.enter(call)
+}
+
+func (d *dialog) enter(call *Call) (done func()) {
 	id := call.ID
 	d.mu.Lock()
 	if len(d.under) == 0 {

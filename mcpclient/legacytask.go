@@ -113,7 +113,8 @@ func (c *Client) createTask(ctx context.Context, s *session, call *Call) (*Resul
 	started := c.background(func() {
 		defer c.release(s)
 		defer stop()
-		defer s.calls.add(id, sent.dialog)()
+		s.calls.add(id, sent.dialog)
+		defer s.calls.remove(id)
 		defer sent.dialog.underWay(&sent)()
 		within := detached
 		if d, setting := c.timeout(&sent); d > 0 {

@@ -150,7 +150,8 @@ func (c *Client) roundTrip(ctx context.Context, s *session, call *Call) (*Result
 	switch call.Method {
 	case methodPing, methodDiscover, methodListen:
 	default:
-		defer s.calls.add(id, call.dialog)()
+		s.calls.add(id, call.dialog)
+		defer s.calls.remove(id)
 	}
 	end, err := c.openStream(outer, call, extend)
 	if err != nil {

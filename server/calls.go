@@ -218,7 +218,7 @@ func callOptions(req continuation, state *string) (*mcpclient.CallOptions, error
 	_, takesTasks := req.GetClientCapabilities().GetExtensions()[tasksExtension]
 	return &mcpclient.CallOptions{
 		Checked: true, // by convert
-		Meta: meta, Capabilities: capabilities, InputResponses: answers, RequestState: state,
+		Meta:    meta, Capabilities: capabilities, InputResponses: answers, RequestState: state,
 		ReturnInput: true, ReturnTask: takesTasks,
 	}, nil
 }

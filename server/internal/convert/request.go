@@ -157,7 +157,7 @@ func inputResponse(id string, a *pb.InputResponse, path string) ([]byte, error) 
 // objectText checks that text is one strict JSON object and makes it fit on one line.
 func objectText(text, field string) ([]byte, error) {
 	raw := jsontext.Value(text)
-	if depth(raw) > MaxRequestDepth {
+	if brackets := bytes.Count(raw, []byte("{")) + bytes.Count(raw, []byte("[")); brackets > MaxRequestDepth && depth(raw) > MaxRequestDepth {
 		return nil, &FieldError{field, ReasonTooDeep, fmt.Sprintf("is nested deeper than %d levels", MaxRequestDepth)}
 	}
 	if !raw.IsValid() {
@@ -204,38 +204,22 @@ func syntaxMistake(text []byte, err error) string {
 
 // depth is how deep JSON is nested; text that is no JSON gives any answer.
 func depth(json []byte) (deepest int) {
-	level := 0
+	level, inString := 0, false
 	for i := 0; i < len(json); i++ {
-		switch json[i] {
-		case '"':
-			i += stringLength(json[i+1:])
-		case '{', '[':
+		switch c := json[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{', c == '[':
 			level++
 			deepest = max(deepest, level)
-		case '}', ']':
+		case c == '}', c == ']':
 			level--
 		}
 	}
 	return deepest
-}
-
-// stringLength is how many bytes of JSON text belong to the string that it
-// begins inside of, the closing quote included.
-func stringLength(json []byte) int {
-	for i := 0; ; {
-		next := bytes.IndexByte(json[i:], '"')
-		if next < 0 {
-			return len(json)
-		}
-		end := i + next
-		escapes := 0
-		for escapes < next && json[end-1-escapes] == '\\' {
-			escapes++
-		}
-		if i = end + 1; escapes%2 == 0 {
-			return i
-		}
-	}
 }
 
 // compact removes insignificant whitespace from valid JSON, in place.
