@@ -1,0 +1,117 @@
+package transport
+
+import (
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// seen is what a server was asked for, request by request.
+type seen struct {
+	mu   sync.Mutex
+	what []string
+}
+
+func (s *seen) add(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.what = append(s.what, what)
+}
+
+func (s *seen) want(t *testing.T, want ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if got := strings.Join(s.what, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("the server was asked for\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func TestARelativeRedirectStaysWithTheHostThatWasAskedFor(t *testing.T) {
+	var got seen
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got.add(r.Host + r.URL.Path)
+		switch r.URL.Path {
+		case "/a":
+			http.Redirect(w, r, "/b", http.StatusTemporaryRedirect)
+		case "/b":
+			w.Header().Set("Location", "http://"+r.Context().Value(http.LocalAddrContextKey).(interface{ String() string }).String()+"/c") //nolint:forcetypeassert // net/http says so
+			w.WriteHeader(http.StatusPermanentRedirect)
+		default:
+			answer(w, r)
+		}
+	})
+	conn := dial(t, &HTTP{URL: server.URL + "/a", Header: http.Header{"Host": {"tools.example"}}}, nil)
+	m, err := conn.Call(t.Context(), modern(1, "x"))
+	wantResult(t, m, err, 1, "{}")
+	got.want(t, "tools.example/a", "tools.example/b", strings.TrimPrefix(server.URL, "http://")+"/c")
+}
+
+func TestTheUserOfTheURLIsSentUnlessAHeaderSaysOtherwise(t *testing.T) {
+	var got seen
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got.add(r.Header.Get("Authorization"))
+		answer(w, r)
+	})
+	withUser := strings.Replace(server.URL, "http://", "http://ann:s%20t@", 1)
+	for i, h := range []*HTTP{
+		{URL: withUser},
+		{URL: withUser, Header: http.Header{"Authorization": {"Bearer b"}}},
+		{URL: server.URL},
+	} {
+		m, err := dial(t, h, nil).Call(t.Context(), modern(int64(i), "x"))
+		wantResult(t, m, err, int64(i), "{}")
+	}
+	r := modern(7, "x")
+	r.Header = http.Header{"Authorization": {"Bearer mine"}}
+	m, err := dial(t, &HTTP{URL: withUser}, nil).Call(t.Context(), r)
+	wantResult(t, m, err, 7, "{}")
+	got.want(t, "Basic YW5uOnMgdA==", "Bearer b", "", "Bearer mine")
+}
+
+func TestCookiesOfAGivenClientAreKeptAndSent(t *testing.T) {
+	var got seen
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got.add(r.URL.Path + " " + r.Header.Get("Cookie"))
+		if r.URL.Path == "/a" {
+			http.SetCookie(w, &http.Cookie{Name: "node", Value: "7", Path: "/"})
+			http.Redirect(w, r, "/b", http.StatusTemporaryRedirect)
+			return
+		}
+		answer(w, r)
+	})
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jar.SetCookies(u, []*http.Cookie{{Name: "who", Value: "ann"}})
+	client := &http.Client{Jar: jar, Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	conn := dial(t, &HTTP{URL: server.URL + "/a", Client: client}, nil)
+	for id := range int64(2) {
+		m, err := conn.Call(t.Context(), modern(id, "x"))
+		wantResult(t, m, err, id, "{}")
+	}
+	got.want(t, "/a who=ann", "/b who=ann; node=7", "/a who=ann; node=7", "/b who=ann; node=7")
+}
+
+// nothing is a round tripper that breaks its contract.
+type nothing struct{ resp *http.Response }
+
+func (n nothing) RoundTrip(*http.Request) (*http.Response, error) { return n.resp, nil }
+
+func TestARoundTripperThatBreaksItsContractIsAnError(t *testing.T) {
+	conn := dial(t, &HTTP{URL: "http://host.invalid/", Client: &http.Client{Transport: nothing{}}}, nil)
+	_, err := conn.Call(t.Context(), modern(1, "x"))
+	wantError(t, err, Lost)
+	conn = dial(t, &HTTP{URL: "http://host.invalid/", Client: &http.Client{Transport: nothing{&http.Response{StatusCode: http.StatusOK}}}}, nil)
+	_, err = conn.Call(t.Context(), modern(1, "x"))
+	wantError(t, err, Malformed) // there is no body
+}
