@@ -39,15 +39,16 @@ type Call struct {
 	// subscriptions/listen, whose answer comes only at its end; nil for all others.
 	Acknowledged <-chan struct{}
 
-	params  []byte      // members of params without braces and without _meta
-	header  http.Header // Mcp-Param-* headers, encoded; nil = none
-	options *CallOptions
-	client  *Client
-	session *session
-	dialog  *dialog    // its caller answers the server's questions; nil = it does not
-	asTask  bool       // it creates a task of 2025-11-25
-	token   jsonrpc.ID // its progress token; zero = none
-	rare    bool       // nothing else is expected for some time
+	params    []byte         // members of params without braces and without _meta
+	arguments jsontext.Value // one more member, of tools/call; nil = none
+	header    http.Header    // Mcp-Param-* headers, encoded; nil = none
+	options   *CallOptions
+	client    *Client
+	session   *session
+	dialog    *dialog    // its caller answers the server's questions; nil = it does not
+	asTask    bool       // it creates a task of 2025-11-25
+	token     jsonrpc.ID // its progress token; zero = none
+	rare      bool       // nothing else is expected for some time
 	// assigned, when set, is told the request id before anything is sent, so
 	// that what answers to it can be registered.
 	assigned func(id jsonrpc.ID)

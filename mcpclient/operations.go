@@ -58,14 +58,8 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments jsontext.V
 			return nil, about(err, methodCallTool, name)
 		}
 	}
-	params := make([]byte, 0, len(name)+len(arguments)+64)
-	params = append(params, `"name":`...)
-	params = appendString(params, name)
-	if len(arguments) > 0 {
-		params = append(params, `,"arguments":`...)
-		params = append(params, arguments...)
-	}
-	return c.do(ctx, &request{method: methodCallTool, name: name, params: params, continuation: continuation(options), options: options})
+	params := appendString(append(make([]byte, 0, len(name)+16), `"name":`...), name)
+	return c.do(ctx, &request{method: methodCallTool, name: name, params: params, arguments: arguments, continuation: continuation(options), options: options})
 }
 
 // ReadResource reads a resource.

@@ -68,7 +68,7 @@ func (c *Client) toolsSeen(ctx context.Context, tool string) *List {
 // paramHeaders builds the Mcp-Param-* headers of one tool call, for which the
 // tool's schema must be known. A list that cannot be had does not stop the
 // call: the server will say what is missing.
-func (c *Client) paramHeaders(ctx context.Context, tool string, params []byte) (http.Header, error) {
+func (c *Client) paramHeaders(ctx context.Context, tool string, arguments jsontext.Value) (http.Header, error) {
 	list := c.toolsSeen(ctx, tool)
 	if list == nil {
 		return nil, nil
@@ -81,16 +81,6 @@ func (c *Client) paramHeaders(ctx context.Context, tool string, params []byte) (
 	plan := list.plans[tool]
 	if len(plan) == 0 {
 		return nil, nil
-	}
-	var arguments jsontext.Value
-	err := eachMember(slices.Concat([]byte("{"), params, []byte("}")), func(key string, value jsontext.Value) error {
-		if key == "arguments" {
-			arguments = value
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, &Error{Kind: KindInvalid, SafeToRetry: true, Message: "the arguments are not valid JSON", Err: err}
 	}
 	header := make(http.Header, len(plan)+4)
 	for _, p := range plan {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
@@ -43,8 +44,9 @@ const farewellGrace = time.Second
 // request is one request of a caller, which may take several messages.
 type request struct {
 	method, name string
-	params       []byte // members without braces and without _meta
-	continuation []byte // further members, each with a comma before it; for modern servers alone
+	params       []byte         // members without braces and without _meta
+	arguments    jsontext.Value // one more, of tools/call; nil = none
+	continuation []byte         // further members, each with a comma before it; for modern servers alone
 	options      *CallOptions
 	dialog       *dialog             // set by begin; nil = the caller answers no questions
 	assigned     func(id jsonrpc.ID) // see Call
@@ -93,7 +95,7 @@ func (c *Client) request(ctx context.Context, r *request) (*Result, error) {
 		if err != nil {
 			return nil, about(err, r.method, r.name)
 		}
-		call := &Call{Method: r.method, Name: r.name, Attempt: attempt, Trail: r.trail, params: r.params, options: r.options, assigned: r.assigned, dialog: r.dialog}
+		call := &Call{Method: r.method, Name: r.name, Attempt: attempt, Trail: r.trail, params: r.params, arguments: r.arguments, options: r.options, assigned: r.assigned, dialog: r.dialog}
 		if s.era == EraModern && len(r.continuation) > 0 {
 			call.params = slices.Concat(r.params, r.continuation)
 		}
@@ -112,7 +114,7 @@ func (c *Client) try(ctx context.Context, s *session, call *Call) (result *Resul
 			Message: fmt.Sprintf("the server does not declare the capability that %s needs", call.Method)}
 	}
 	if call.Method == methodCallTool && s.mirrorsParams() {
-		if call.header, err = c.paramHeaders(ctx, call.Name, call.params); err != nil {
+		if call.header, err = c.paramHeaders(ctx, call.Name, call.arguments); err != nil {
 			return nil, false, about(err, call.Method, call.Name)
 		}
 	}
@@ -225,12 +227,15 @@ func body(call *Call, meta *Meta) []byte {
 		end = append(end, `"_meta":{`...)
 		end = append(meta.appendMembers(end), "}}"...)
 	}
-	start := []byte{'{'}
-	dst := make([]byte, 0, 64+len(call.Method)+len(call.params)+len(end))
+	start, between := []byte{'{'}, []byte(nil)
+	if len(call.arguments) > 0 {
+		between = []byte(`,"arguments":`)
+	}
+	dst := make([]byte, 0, 96+len(call.Method)+len(call.params)+len(call.arguments)+len(end))
 	if call.IsNotification() {
 		return jsonrpc.AppendNotification(dst, call.Method, start, call.params, end)
 	}
-	return jsonrpc.AppendRequest(dst, call.ID, call.Method, start, call.params, end)
+	return jsonrpc.AppendRequest(dst, call.ID, call.Method, start, call.params, between, call.arguments, end)
 }
 
 // decorate builds `_meta` and the headers. In `_meta` the caller's members come
