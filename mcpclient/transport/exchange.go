@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -13,7 +14,7 @@ type exchange struct {
 	parent context.Context
 	//nolint:containedctx // it ends with parent, Close, or end
 	ctx     context.Context
-	cancel  context.CancelFunc
+	cancel  context.CancelFunc // of ctx; nil = req.Stop is
 	stop    func() bool // undoes that Close ends ctx; nil = Close finds the exchange among the calls
 	req     *Request
 	session string       // the session id that was sent
@@ -76,17 +77,30 @@ func (c *httpConn) begin(ctx context.Context, r *Request) (*exchange, error) {
 		c.calls[r.ID] = x
 	}
 	c.wg.Add(1)
-	x.ctx, x.cancel = context.WithCancel(ctx)
+	if x.ctx = ctx; r.Stop == nil {
+		x.ctx, x.cancel = context.WithCancel(ctx)
+	}
 	if r.ID.IsZero() {
 		x.detach()
 	}
 	return x, nil
 }
 
+// giveUp ends ctx before its time.
+func (x *exchange) giveUp() {
+	if x.cancel == nil {
+		x.req.Stop(errGivenUp)
+		return
+	}
+	x.cancel()
+}
+
+var errGivenUp = errors.New("the request was given up")
+
 // detach makes Close end ctx although the exchange is not among the calls.
 func (x *exchange) detach() {
 	if x.stop == nil {
-		x.stop = context.AfterFunc(x.conn.ctx, x.cancel)
+		x.stop = context.AfterFunc(x.conn.ctx, x.giveUp)
 	}
 }
 
@@ -95,7 +109,9 @@ func (x *exchange) free() {
 	if x.stop != nil {
 		x.stop()
 	}
-	x.cancel()
+	if x.cancel != nil {
+		x.cancel()
+	}
 }
 
 func (x *exchange) end() {
@@ -111,10 +127,18 @@ func (x *exchange) end() {
 	c.wg.Done()
 }
 
+// left returns the error of a caller that left; nil while it is there.
+func (x *exchange) left() error {
+	if errors.Is(context.Cause(x.parent), errGivenUp) {
+		return nil
+	}
+	return x.parent.Err()
+}
+
 // ended returns the error of a caller that left or a connection that was
 // closed; nil while both are there.
 func (x *exchange) ended() error {
-	if err := x.parent.Err(); err != nil {
+	if err := x.left(); err != nil {
 		return fmt.Errorf("%s got no response: %w", subject(x.req), err)
 	}
 	if x.conn.ctx.Err() != nil {
