@@ -198,7 +198,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Serve accepts connections on l until [Server.Shutdown], and returns nil
 // then. It may be called for several listeners.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(batchingListener{l}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %v: %w", l.Addr(), err)
 	}
 	return nil
