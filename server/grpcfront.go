@@ -73,6 +73,7 @@ func newGRPCFront(forced context.Context, rpc *connect.Server, codecs []connect.
 		grpc.Creds(handshake{front: f}),
 		grpc.ConnectionTimeout(readHeaderTimeout),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.NumStreamWorkers(streamWorkers), // whose stacks have grown; beyond them each call has a goroutine
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingAfter, Timeout: pingTimeout}),
 		// The other listener takes pings at any time; grpc-go's default ends the connection.
