@@ -142,6 +142,7 @@ func (f *grpcFront) open(wire grpc.ServerStream, procedure string) (*grpcStream,
 		in: in, out: wire, spec: spec, codec: codec, limits: f.limits, maxRequest: f.maxRequest, interrupt: interrupt,
 		info: &connect.CallInfo{Spec: spec, Protocol: connect.ProtocolNameGRPC, Codec: codec.Name()},
 	}
+	s.clock.owner = s
 	s.info.PeerAddr = callerOfStream(ctx)
 	caller := &Peer{Protocol: "HTTP/2.0", Addr: s.info.PeerAddr, ReadDeadline: s.setReadDeadline, StopReading: s.stopReading, hurry: s.hurry}
 	setHeaders(s.info.RequestHeader(), received)
