@@ -106,7 +106,7 @@ func arrivalOf(ctx context.Context) *arrival {
 
 // serve is the handler of every call.
 func (f *grpcFront) serve(_ any, wire grpc.ServerStream) (err error) {
-	growStack()
+	growStack(false)
 	start := time.Now()
 	f.running.Add(1)
 	defer f.ended()
