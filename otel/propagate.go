@@ -93,6 +93,9 @@ func (c canonicalCarrier) Set(key, value string) { c.TextMapCarrier.Set(canonica
 type headerPropagator struct{ propagation.TextMapPropagator }
 
 func (p headerPropagator) Extract(ctx context.Context, carrier propagation.TextMapCarrier) context.Context {
+	if carrier.Get(canonical(mcpclient.MetaTraceparent)) == "" && carrier.Get(canonical(mcpclient.MetaBaggage)) == "" {
+		return ctx // as most calls have neither, and looking for them takes longer
+	}
 	ctx = p.TextMapPropagator.Extract(ctx, canonicalCarrier{carrier})
 	named := trace.SpanContextFromContext(ctx)
 	if !named.IsRemote() || fits(named.TraceState()) {

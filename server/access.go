@@ -108,7 +108,7 @@ func (a *access) close(ctx context.Context) {
 
 // ended tells of a call that is over; its handler left a note.
 func (s *Server) ended(ctx context.Context, spec connect.Spec, info *connect.CallInfo, left *note, err error, took time.Duration) {
-	done := Outcome{Procedure: spec.Procedure, Target: info.ResponseHeader().Get(HeaderTarget)}
+	done := Outcome{Procedure: spec.Procedure, Target: info.ResponseHeader().Get(targetKey)}
 	by := endedBy(ctx, spec, err)
 	if err != nil && by == "" {
 		done.Reason = reasonOf(err)

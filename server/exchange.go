@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -27,29 +26,25 @@ const writeChunk = 64 << 10
 // they would cut long calls and streams. Nothing is limited while neither side
 // has something to send.
 //
-// Own timers, instead of deadlines set in advance, spare HTTP/2 a round through
-// its connection's loop and leave the listener's deadlines alone until one is
-// needed.
+// A clock of its own, instead of deadlines set in advance, spares HTTP/2 a round
+// through its connection's loop and leaves the listener's deadlines alone until
+// one is needed.
 type exchange struct {
 	http.ResponseWriter
 
-	control *http.ResponseController
-	limits  limits
+	control http.ResponseController
 	http1   bool      // a body left unread blocks the connection
 	until   time.Time // the answer is of no use later; zero = no such time
+	bodyBy  time.Time // end of the time for the body; zero = none
 
-	mu           sync.Mutex // guards the rest, and orders the timers with the end
-	over         bool       // the handler has returned
-	readBy       time.Time  // end of the time for the body; zero = none
-	reading      *time.Timer
-	readExpired  bool
-	bodyDone     bool // there is no body, or it was read to its end
-	writeBy      time.Time
-	writing      *time.Timer
-	writeExpired bool
-	bare         int // status of an answer without text, held back; 0 = none
-	answered     bool
-	buffered     bool // net/http may hold back a part of the answer
+	clock    clock // its lock guards the rest, and orders the timer with the end
+	limits   limits
+	bodyDone bool // there is no body, or it was read to its end
+	bodyLate bool // its time has passed
+	untaken  bool // the time for a write has passed
+	bare     int  // status of an answer without text, held back; 0 = none
+	answered bool
+	buffered bool // net/http may hold back a part of the answer
 }
 
 var (
@@ -61,23 +56,17 @@ var (
 // newExchange begins an exchange. deadline is the caller's, zero = none; a
 // streaming body may take any time before it.
 func newExchange(w http.ResponseWriter, req *http.Request, l limits, deadline time.Time, streaming bool) *exchange {
-	x := &exchange{ResponseWriter: w, control: http.NewResponseController(w), limits: l, http1: req.ProtoMajor < 2}
+	x := &exchange{ResponseWriter: w, control: *http.NewResponseController(w), limits: l, http1: req.ProtoMajor < 2}
+	x.clock.owner = x
 	x.bodyDone = req.Body == nil || req.Body == http.NoBody
-	x.readBy = deadline
+	x.bodyBy = deadline
 	if !streaming {
-		x.readBy = earlier(deadline, time.Now().Add(l.body))
+		x.bodyBy = earlier(deadline, time.Now().Add(l.body))
 	}
 	if !deadline.IsZero() {
 		x.until = deadline.Add(l.grace)
 	}
 	return x
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // body wraps the request's body.
@@ -108,59 +97,53 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 // Close gives up the rest. net/http reads on for a while, so that the
 // connection can be used again; that has a limit, too.
 func (b *guardedBody) Close() error {
-	b.x.mu.Lock()
+	b.x.clock.mu.Lock()
 	b.x.limitDrain()
-	b.x.mu.Unlock()
+	b.x.clock.mu.Unlock()
 	return b.ReadCloser.Close()
 }
 
 // awaitBody starts the time for the body when it is first read.
 func (x *exchange) awaitBody() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.reading == nil && !x.readBy.IsZero() && !x.over {
-		x.reading = time.AfterFunc(time.Until(x.readBy), x.expireBody)
+	x.clock.mu.Lock()
+	defer x.clock.mu.Unlock()
+	if !x.bodyDone && !x.bodyLate {
+		x.clock.limitRead(x.bodyBy)
 	}
 }
 
-func (x *exchange) expireBody() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.over || x.bodyDone {
-		return
-	}
-	x.readExpired = true
+// readExpired ends reading the body.
+func (x *exchange) readExpired() {
+	x.bodyLate = true
 	_ = x.control.SetReadDeadline(longAgo()) // without support the listener has to limit it
 }
 
 // bodyRead ends the time for the body. On HTTP/1.1 net/http now reads on to
 // notice a caller that leaves, which must have no deadline.
 func (x *exchange) bodyRead() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.clock.mu.Lock()
+	defer x.clock.mu.Unlock()
 	x.bodyDone = true
-	if x.reading != nil {
-		x.reading.Stop()
-	}
-	if x.readExpired && !x.over {
+	x.clock.limitRead(time.Time{})
+	if x.bodyLate && !x.clock.over {
 		_ = x.control.SetReadDeadline(time.Time{})
 	}
 }
 
 // limitDrain bounds what net/http reads of a body by itself: before it writes
 // the header of an HTTP/1.1 answer, and when the body is closed. A body that
-// does not end in time costs the connection. x.mu is held.
+// does not end in time costs the connection. The lock is held.
 func (x *exchange) limitDrain() {
-	if x.http1 && !x.bodyDone && !x.readExpired && !x.over {
+	if x.http1 && !x.bodyDone && !x.bodyLate && !x.clock.over {
 		_ = x.control.SetReadDeadline(time.Now().Add(x.limits.drain))
 	}
 }
 
 // setReadDeadline is for the peer: it ends a read that waits for the caller.
 func (x *exchange) setReadDeadline(t time.Time) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.over {
+	x.clock.mu.Lock()
+	defer x.clock.mu.Unlock()
+	if x.clock.over {
 		return errRequestOver
 	}
 	return x.control.SetReadDeadline(t)
@@ -169,12 +152,10 @@ func (x *exchange) setReadDeadline(t time.Time) error {
 // longAgo is a deadline that has passed.
 func longAgo() time.Time { return time.Unix(1, 0) }
 
-// begin notes that the header goes out.
+// begin notes that the header goes out. The lock is held.
 func (x *exchange) begin() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	if !x.answered {
-		x.answered = true
+		x.answered, x.buffered = true, true
 		x.limitDrain()
 	}
 }
@@ -191,13 +172,14 @@ func (x *exchange) WriteHeader(status int) {
 			}
 		}
 	}
+	x.clock.mu.Lock()
 	x.begin()
+	x.clock.mu.Unlock()
 	x.ResponseWriter.WriteHeader(status)
 }
 
 // Write writes in chunks, each with its own time.
 func (x *exchange) Write(p []byte) (written int, err error) {
-	x.begin()
 	for {
 		end := min(len(p), written+writeChunk)
 		x.startWrite()
@@ -209,15 +191,17 @@ func (x *exchange) Write(p []byte) (written int, err error) {
 	}
 }
 
-// Flush sends what is buffered.
+// Flush sends what is buffered. connecthttp flushes an answer of one message twice.
 func (x *exchange) Flush() {
-	x.begin()
+	if x.answered && !x.buffered {
+		return
+	}
 	x.startWrite()
 	_ = x.control.Flush() // an error shows at the next write
 	x.endWrite()
-	x.mu.Lock()
+	x.clock.mu.Lock()
 	x.buffered = false
-	x.mu.Unlock()
+	x.clock.mu.Unlock()
 }
 
 // Unwrap is for [http.ResponseController].
@@ -229,60 +213,47 @@ func (x *exchange) writeLimit() time.Time {
 }
 
 func (x *exchange) startWrite() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.writeBy, x.buffered = x.writeLimit(), true
-	if d := time.Until(x.writeBy); x.writing == nil {
-		x.writing = time.AfterFunc(d, x.expireWrite)
-	} else {
-		x.writing.Reset(d)
-	}
+	x.clock.mu.Lock()
+	defer x.clock.mu.Unlock()
+	x.begin()
+	x.buffered = true
+	x.clock.limitWrite(x.writeLimit())
 }
 
 func (x *exchange) endWrite() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.writeBy = time.Time{}
-	x.writing.Stop()
+	x.clock.mu.Lock()
+	defer x.clock.mu.Unlock()
+	x.clock.limitWrite(time.Time{})
 }
 
 // hurry gives a stream that has to end less time for what its caller leaves
 // untaken.
 func (x *exchange) hurry() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.clock.mu.Lock()
+	defer x.clock.mu.Unlock()
 	x.limits.write = min(x.limits.write, x.limits.grace)
-	if limit := x.writeLimit(); !x.over && !x.writeBy.IsZero() && limit.Before(x.writeBy) {
-		x.writeBy = limit
-		x.writing.Reset(time.Until(limit))
+	if limit := x.writeLimit(); limit.Before(x.clock.writeBy) {
+		x.clock.limitWrite(limit)
 	}
 }
 
-// expireWrite ends a write that the caller does not take: the connection on
+// writeExpired ends a write that the caller does not take: the connection on
 // HTTP/1.1, the stream on HTTP/2.
-func (x *exchange) expireWrite() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.over || x.writeExpired || x.writeBy.IsZero() || time.Now().Before(x.writeBy) {
-		return // the write had ended, or another one has begun
+func (x *exchange) writeExpired() {
+	if !x.untaken {
+		x.untaken = true
+		_ = x.control.SetWriteDeadline(longAgo()) // without support the listener has to limit it
 	}
-	x.writeExpired = true
-	_ = x.control.SetWriteDeadline(longAgo()) // without support the listener has to limit it
 }
 
 // end is called when the handler returns. What net/http does after that, to
 // write what it buffered and to read the rest of the body, gets deadlines.
 func (x *exchange) end() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.clock.mu.Lock()
+	defer x.clock.mu.Unlock()
 	x.limitDrain()
-	if !x.writeExpired && (x.http1 || x.buffered || !x.answered) { // on HTTP/2 trailers alone wait for nobody
+	if !x.untaken && (x.http1 || x.buffered || !x.answered) { // on HTTP/2 trailers alone wait for nobody
 		_ = x.control.SetWriteDeadline(x.writeLimit())
 	}
-	x.over = true
-	for _, timer := range []*time.Timer{x.reading, x.writing} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
+	x.clock.end()
 }

@@ -73,6 +73,7 @@ func newGRPCFront(forced context.Context, rpc *connect.Server, codecs []connect.
 		grpc.Creds(handshake{front: f}),
 		grpc.ConnectionTimeout(readHeaderTimeout),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.NumStreamWorkers(streamWorkers), // whose stacks have grown; beyond them each call has a goroutine
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingAfter, Timeout: pingTimeout}),
 		// The other listener takes pings at any time; grpc-go's default ends the connection.
@@ -81,18 +82,31 @@ func newGRPCFront(forced context.Context, rpc *connect.Server, codecs []connect.
 	return f
 }
 
-type interruptKey struct{}
+// arrival is what is known of a call before it has a handler.
+type arrival struct {
+	header    metadata.MD             // for the one handler; nobody else reads it later
+	interrupt context.CancelCauseFunc // see interruptible
+}
+
+type arrivalKey struct{}
 
 // interruptible lets the handler end what waits for the caller, reads and
-// writes, without ending the stream: its status can still be sent.
-func interruptible(ctx context.Context, _ *tap.Info) (context.Context, error) {
+// writes, without ending the stream: its status can still be sent. It keeps the
+// header, which grpc-go would copy.
+func interruptible(ctx context.Context, info *tap.Info) (context.Context, error) {
 	ctx, interrupt := context.WithCancelCause(ctx)
-	return context.WithValue(ctx, interruptKey{}, interrupt), nil
+	return context.WithValue(ctx, arrivalKey{}, &arrival{info.Header, interrupt}), nil
+}
+
+// arrivalOf is the arrival of a call.
+func arrivalOf(ctx context.Context) *arrival {
+	a, _ := ctx.Value(arrivalKey{}).(*arrival)
+	return a
 }
 
 // serve is the handler of every call.
 func (f *grpcFront) serve(_ any, wire grpc.ServerStream) (err error) {
-	growStack()
+	growStack(false)
 	start := time.Now()
 	f.running.Add(1)
 	defer f.ended()
@@ -126,25 +140,25 @@ func (f *grpcFront) open(wire grpc.ServerStream, procedure string) (*grpcStream,
 	if !known {
 		return nil, notServed(procedure)
 	}
-	received, _ := metadata.FromIncomingContext(ctx)
-	codec := f.codecs[first(received["content-type"])]
+	arrived := arrivalOf(ctx)
+	codec := f.codecs[first(arrived.header["content-type"])]
 	if codec == nil {
 		return nil, refuse(reasonInvalidParams, "the content-type is not one that this method takes; use application/grpc, application/grpc+proto or application/grpc+json")
 	}
 	in, canRead := grpc.ServerTransportStreamFromContext(ctx).(grpcReader)
-	interrupt, canInterrupt := ctx.Value(interruptKey{}).(context.CancelCauseFunc)
-	if !canRead || !canInterrupt {
+	if !canRead {
 		f.log.LogAttrs(ctx, slog.LevelError, "this version of grpc-go does not let the fast listener read its streams")
 		return nil, faulty()
 	}
 	s := &grpcStream{
-		in: in, out: wire, spec: spec, codec: codec, limits: f.limits, maxRequest: f.maxRequest, interrupt: interrupt,
+		in: in, out: wire, spec: spec, codec: codec, limits: f.limits, maxRequest: f.maxRequest, interrupt: arrived.interrupt,
 		info: &connect.CallInfo{Spec: spec, Protocol: connect.ProtocolNameGRPC, Codec: codec.Name()},
 	}
+	s.clock.owner = s
 	s.info.PeerAddr = callerOfStream(ctx)
 	caller := &Peer{Protocol: "HTTP/2.0", Addr: s.info.PeerAddr, ReadDeadline: s.setReadDeadline, StopReading: s.stopReading, hurry: s.hurry}
-	setHeaders(s.info.RequestHeader(), received)
-	s.negotiate(received["grpc-accept-encoding"])
+	setHeaders(s.info.RequestHeader(), arrived.header)
+	s.negotiate(arrived.header["grpc-accept-encoding"])
 	s.ctx = WithPeer(ctx, caller)
 	return s, nil
 }
@@ -164,8 +178,7 @@ func (f *grpcFront) refuse(wire grpc.ServerStream, procedure string, start time.
 	}
 	rpc := scope{}.build(refused)
 	info := &connect.CallInfo{Protocol: connect.ProtocolNameGRPC, PeerAddr: callerOfStream(wire.Context())}
-	received, _ := metadata.FromIncomingContext(wire.Context())
-	setHeaders(info.RequestHeader(), received)
+	setHeaders(info.RequestHeader(), arrivalOf(wire.Context()).header)
 	f.refusals.pass(wire.Context(), info, known, rpc, func(ctx context.Context, trace string) {
 		if trace != "" {
 			_ = wire.SetHeader(metadata.Pairs(HeaderTraceID, trace)) // an error means that the caller has gone

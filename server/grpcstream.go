@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect/v2"
@@ -57,11 +56,7 @@ type grpcStream struct {
 	gzip   bool // the caller takes it
 	opened bool // the header was sent, or goes out with the next message
 
-	mu      sync.Mutex // guards the rest
-	over    bool
-	reading *time.Timer
-	writing *time.Timer
-	writeBy time.Time // end of the time for the write under way; zero = there is none
+	clock clock // its lock guards limits, too
 }
 
 // negotiate decides on compression as connecthttp does: the answer may be
@@ -91,11 +86,16 @@ func (s *grpcStream) Receive(msg any) error {
 		return io.EOF
 	}
 	s.complete = true
-	limit := time.AfterFunc(s.limits.body, func() { s.interrupt(errReadExpired) })
+	s.clock.mu.Lock()
+	s.clock.limitRead(earlier(s.clock.readBy, time.Now().Add(s.limits.body))) // the peer may have set one
+	s.clock.mu.Unlock()
 	err := s.receiveOnly(msg)
-	if !limit.Stop() {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	if s.clock.readBy.IsZero() { // it has passed
 		return s.readFailed(errReadExpired)
 	}
+	s.clock.limitRead(time.Time{})
 	return err
 }
 
@@ -291,20 +291,16 @@ func (s *grpcStream) finish() {
 
 // setReadDeadline is for the peer: it ends a read that waits for the caller.
 func (s *grpcStream) setReadDeadline(t time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	if s.clock.over {
 		return errRequestOver
 	}
-	if s.reading != nil {
-		s.reading.Stop()
-		s.reading = nil
-	}
-	if !t.IsZero() {
-		s.reading = time.AfterFunc(time.Until(t), func() { s.interrupt(errReadExpired) })
-	}
+	s.clock.limitRead(t)
 	return nil
 }
+
+func (s *grpcStream) readExpired() { s.interrupt(errReadExpired) }
 
 // stopReading is for the peer, once all that matters was sent.
 func (s *grpcStream) stopReading() { s.interrupt(errReadStopped) }
@@ -316,55 +312,34 @@ func (s *grpcStream) startWrite() {
 	if s.spec.StreamType&connect.StreamTypeServer == 0 {
 		return // the first message of a stream never waits
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writeBy = s.writeLimit()
-	if s.writing == nil {
-		s.writing = time.AfterFunc(time.Until(s.writeBy), s.expireWrite)
-	} else {
-		s.writing.Reset(time.Until(s.writeBy))
-	}
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	s.clock.limitWrite(s.writeLimit())
 }
 
 func (s *grpcStream) endWrite() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writeBy = time.Time{}
-	if s.writing != nil {
-		s.writing.Stop()
-	}
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	s.clock.limitWrite(time.Time{})
 }
 
 // hurry gives a stream that has to end less time for what its caller leaves
 // untaken.
 func (s *grpcStream) hurry() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
 	s.limits.stream = min(s.limits.stream, s.limits.grace)
-	if limit := s.writeLimit(); !s.over && !s.writeBy.IsZero() && limit.Before(s.writeBy) {
-		s.writeBy = limit
-		s.writing.Reset(time.Until(limit))
+	if limit := s.writeLimit(); limit.Before(s.clock.writeBy) {
+		s.clock.limitWrite(limit)
 	}
 }
 
-// expireWrite ends a write that the caller does not take, and the call with it.
-func (s *grpcStream) expireWrite() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over || s.writeBy.IsZero() || time.Now().Before(s.writeBy) {
-		return // the write had ended, or another one has begun
-	}
-	s.interrupt(errUntaken)
-}
+// writeExpired ends a write that the caller does not take, and the call with it.
+func (s *grpcStream) writeExpired() { s.interrupt(errUntaken) }
 
 // end is called when the handler has returned.
 func (s *grpcStream) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	for _, timer := range []*time.Timer{s.reading, s.writing} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	s.clock.end()
 }

@@ -22,6 +22,10 @@ const (
 	HeaderTraceID = "mcp-bridge-trace-id"
 )
 
+// targetKey is the form in which HeaderTarget is kept: another one is converted
+// each time.
+const targetKey = "Mcp-Bridge-Target"
+
 // Peer is what a listener knows of the caller. It is the only thing a listener
 // puts into the context.
 type Peer struct {
@@ -146,7 +150,7 @@ func (a *authoredStream) Send(msg any) error {
 // setTarget tells the caller which target answers.
 func setTarget(ctx context.Context, name string) {
 	if info, ok := connect.CallInfoForServerContext(ctx); ok {
-		info.ResponseHeader().Set(HeaderTarget, name)
+		info.ResponseHeader().Set(targetKey, name)
 	}
 }
 

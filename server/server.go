@@ -81,6 +81,9 @@ const (
 	pingTimeout = 15 * time.Second
 	// maxStreams is the number of calls at once on one HTTP/2 connection.
 	maxStreams = 1024
+	// streamWorkers is the number of goroutines of the fast listener that serve
+	// one call after the other.
+	streamWorkers = 32
 	// forcedGrace is what calls get to end by themselves after the time for a
 	// shutdown ran out and they were cancelled.
 	forcedGrace = 250 * time.Millisecond
@@ -103,7 +106,8 @@ type Server struct {
 	force            context.CancelCauseFunc
 }
 
-// New checks the options and builds the server. It does no I/O.
+// New checks the options and builds the server. It does no I/O; the goroutines
+// that it starts end with [Server.Shutdown].
 func New(opts Options) (*Server, error) {
 	if opts.Targets == nil {
 		return nil, errors.New("server: Options.Targets is nil; it must hold the configured targets")
@@ -198,7 +202,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // Serve accepts connections on l until [Server.Shutdown], and returns nil
 // then. It may be called for several listeners.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(batchingListener{l}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %v: %w", l.Addr(), err)
 	}
 	return nil
