@@ -12,8 +12,36 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/server/internal/convert"
 )
+
+// binaryCodec is the usual codec, but does not copy what was written in binary
+// form as a whole, see [convert.ToolResponse].
+type binaryCodec struct{ connectproto.BinaryCodec }
+
+var _ connect.StableCodec = (*binaryCodec)(nil)
+
+// MarshalWrite encodes one message.
+func (c *binaryCodec) MarshalWrite(ctx context.Context, dst io.Writer, msg any) error {
+	if response, ok := msg.(*pb.CallToolResponse); ok && len(response.ProtoReflect().GetUnknown()) > 0 {
+		wire := response.ProtoReflect().GetUnknown()
+		switch dst := dst.(type) {
+		case *encoded:
+			if len(*dst) == 0 {
+				*dst = encoded(wire)
+				return nil
+			}
+		case *bytes.Buffer:
+			if dst.Len() == 0 { // from here on the wire belongs to the buffer
+				response.ProtoReflect().SetUnknown(nil)
+				*dst = *bytes.NewBuffer(wire)
+				return nil
+			}
+		}
+	}
+	return c.BinaryCodec.MarshalWrite(ctx, dst, msg)
+}
 
 // jsonCodec is the JSON codec of the Connect protocol. Unlike the usual one it
 // refuses what it would have to change: unknown fields, and numbers in a

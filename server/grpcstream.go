@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect/v2"
-	"connectrpc.com/connect/v2/connectproto"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/gzip" // grpc-go refuses what is compressed otherwise
@@ -180,7 +179,7 @@ func (s *grpcStream) unpack(data mem.BufferSlice) ([]byte, error) {
 func (s *grpcStream) decode(data mem.BufferSlice, msg any) error {
 	var err error
 	message, isMessage := msg.(proto.Message)
-	if codec, ok := s.codec.(*connectproto.BinaryCodec); ok && isMessage && len(data) == 1 {
+	if codec, ok := s.codec.(*binaryCodec); ok && isMessage && len(data) == 1 {
 		err = codec.UnmarshalOptions.Unmarshal(data[0].ReadOnlyData(), message)
 	} else {
 		pieces := data.Reader()

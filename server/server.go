@@ -13,7 +13,6 @@ import (
 
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connecthttp"
-	"connectrpc.com/connect/v2/connectproto"
 
 	"github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1/mcpbridgev1connect"
 	"github.com/mcpbridge/mcpbridge/internal/targets"
@@ -160,7 +159,7 @@ func New(opts Options) (*Server, error) {
 	}
 
 	s.access = newAccess(opts.Access, opts.Logger, housekeeping(s.rpc))
-	codecs := []connect.Codec{connectproto.NewBinaryCodec(), &jsonCodec{}}
+	codecs := []connect.Codec{&binaryCodec{}, &jsonCodec{}}
 	refused := newRefusals(&s.opts)
 	routes := newRouter(&s.opts, s.access, refused)
 	connecthttp.Mount(routes, s.rpc,

@@ -100,8 +100,8 @@ func (t *toolCall) upstream() upstream {
 
 // response is how the call ended; the error is the RPC's.
 func (t *toolCall) response(about scope, result *mcpclient.Result) (*pb.CallToolResponse, error) {
-	out, err := outcomeOf(about, result, t.format, func(raw []byte, f convert.Format) (*pb.ToolResult, error) {
-		return convert.KnownToolResult(raw, result.Known, f)
+	out, err := outcomeOf(about, result, t.format, func(raw []byte, f convert.Format) (*pb.CallToolResponse, error) {
+		return convert.ToolResponse(raw, result.Known, f)
 	})
 	switch {
 	case err != nil:
@@ -111,5 +111,5 @@ func (t *toolCall) response(about scope, result *mcpclient.Result) (*pb.CallTool
 	case out.task != nil:
 		return &pb.CallToolResponse{Outcome: &pb.CallToolResponse_Task{Task: out.task}}, nil
 	}
-	return &pb.CallToolResponse{Outcome: &pb.CallToolResponse_Result{Result: out.result}}, nil
+	return out.result, nil
 }

@@ -34,6 +34,19 @@ func Decode(data []byte) (*Message, error) {
 	return &Message{Kind: Invalid, ID: e.msg.ID}, err
 }
 
+// DecodeGrowing is [Decode] for data that comes while it is read, see
+// [rawjson.Growing]. After an error the whole is to be given to Decode.
+func DecodeGrowing(more func() (data []byte, ok bool)) (*Message, error) {
+	e := envelope{}
+	if err := e.scan(rawjson.Growing(more)); err != nil {
+		return nil, err
+	}
+	if err := e.classify(); err != nil {
+		return nil, err
+	}
+	return &e.msg, nil
+}
+
 // DecodeBatch splits a JSON array of messages (2025-03-26 and older) into the
 // bytes of its elements, which alias data. ok is false when data is no array.
 func DecodeBatch(data []byte) (elements [][]byte, ok bool, err error) {
@@ -61,8 +74,9 @@ type envelope struct {
 	sawAnswer bool // a result, or an error that is not null
 }
 
-func (e *envelope) read(data []byte) error {
-	s := rawjson.New(data, rawjson.Index{})
+func (e *envelope) read(data []byte) error { return e.scan(rawjson.New(data, rawjson.Index{})) }
+
+func (e *envelope) scan(s rawjson.Scanner) error {
 	s.Record()
 	if kind := s.Kind(); kind != '{' && kind != 0 {
 		return fmt.Errorf("a JSON-RPC message must be an object, not %s", kind)

@@ -18,25 +18,43 @@ func (b *block) word(n int) uint64 { return binary.LittleEndian.Uint64(b[8*n : 8
 // marks has a bit for each byte of b that is c.
 func (b *block) marks(c byte) uint64 {
 	x := ones * uint64(c)
-	return zeros(b.word(0)^x) | zeros(b.word(1)^x)<<8 | zeros(b.word(2)^x)<<16 | zeros(b.word(3)^x)<<24 |
-		zeros(b.word(4)^x)<<32 | zeros(b.word(5)^x)<<40 | zeros(b.word(6)^x)<<48 | zeros(b.word(7)^x)<<56
+	return ^(others(b.word(0)^x) | others(b.word(1)^x)<<8 | others(b.word(2)^x)<<16 | others(b.word(3)^x)<<24 |
+		others(b.word(4)^x)<<32 | others(b.word(5)^x)<<40 | others(b.word(6)^x)<<48 | others(b.word(7)^x)<<56)
 }
 
-// zeros has a bit for each byte of w that is zero.
-func zeros(w uint64) uint64 {
-	const low = ones * 0x7f
-	return ^((w & low) + low | w | low) >> 7 * 0x0102040810204080 >> 56
+// others has a bit for each byte of w that is not zero.
+func others(w uint64) uint64 { return gather((w&lows + lows) | w) }
+
+// asciiMarks is marks for a block of ASCII.
+func (b *block) asciiMarks(c byte) uint64 {
+	x := ones * uint64(c)
+	return ^(gather((b.word(0)^x)+lows) | gather((b.word(1)^x)+lows)<<8 | gather((b.word(2)^x)+lows)<<16 | gather((b.word(3)^x)+lows)<<24 |
+		gather((b.word(4)^x)+lows)<<32 | gather((b.word(5)^x)+lows)<<40 | gather((b.word(6)^x)+lows)<<48 | gather((b.word(7)^x)+lows)<<56)
 }
 
-// sum has the bits of all bytes of b, and control high bits if one of them is a
-// control character.
-func (b *block) sum() (all, control uint64) {
+// gather puts the high bits of the bytes of w side by side.
+func gather(w uint64) uint64 { return w & highs * 0x0002040810204081 >> 56 }
+
+// sum has the bits of all bytes of b, and tells whether none of them is a control character, which holds for ASCII
+// alone.
+func (b *block) sum() (all uint64, printable bool) {
+	least := ^uint64(0)
 	for n := range blockBytes / 8 {
 		w := b.word(n)
 		all |= w
-		control |= (w - ones*' ') &^ w
+		least &= w + ones*(0x80-' ')
 	}
-	return all, control & highs
+	return all, least&highs == highs
+}
+
+// control tells whether b has a control character.
+func (b *block) control() bool {
+	found := uint64(0)
+	for n := range blockBytes / 8 {
+		w := b.word(n)
+		found |= (w - ones*' ') &^ w
+	}
+	return found&highs != 0
 }
 
 // escaped says which bytes of a block have a backslash before them that is not
@@ -57,46 +75,54 @@ func escaped(slashes uint64, before *uint64) uint64 {
 }
 
 // pass skips blocks of the inside of a string from i on, up to the one that
-// ends it or is not valid, and collects in seen the bits of all bytes. Where it
-// ends no escape is broken off.
-func pass(data []byte, i int, seen *uint64) int {
+// ends it or is not valid, and collects in seen the bits of all bytes, and in
+// less how many bytes the escapes stand for less than they have, at least. Where
+// it ends no escape is broken off.
+func pass(data []byte, i int, seen *uint64, less *int) int {
 	before := uint64(0)
 	for ; i+blockBytes <= len(data); i += blockBytes {
 		b := (*block)(data[i:])
-		all, control := b.sum()
-		if control != 0 {
-			break
+		var quotes, slashes uint64
+		all, valid := b.sum()
+		if all&highs == 0 {
+			quotes, slashes = b.asciiMarks('"'), b.asciiMarks('\\')
+		} else {
+			valid, quotes, slashes = !b.control(), b.marks('"'), b.marks('\\')
 		}
-		quotes, slashes := b.marks('"'), b.marks('\\')
-		next := before
-		taken := uint64(0)
+		next, taken := before, uint64(0)
 		if slashes|before != 0 {
 			taken = escaped(slashes, &next)
 		}
-		if quotes&^taken != 0 || !validEscapes(data, i, taken&^(quotes|slashes)) {
+		if !valid || quotes&^taken != 0 {
+			break
+		}
+		wide, valid := validEscapes(data, i, taken&^(quotes|slashes))
+		if !valid {
 			break
 		}
 		*seen |= all
+		*less += bits.OnesCount64(taken) + 2*wide
 		before = next
 	}
 	return i - int(before)
 }
 
-// validEscapes checks the escapes whose second bytes are marked.
-func validEscapes(data []byte, i int, marks uint64) bool {
+// validEscapes checks the escapes whose second bytes are marked, and counts those with four digits.
+func validEscapes(data []byte, i int, marks uint64) (wide int, valid bool) {
 	for ; marks != 0; marks &= marks - 1 {
 		at := i + bits.TrailingZeros64(marks)
 		if escapes[data[at]] != 0 {
 			continue
 		}
 		if data[at] != 'u' {
-			return false
+			return 0, false
 		}
 		if _, ok := hex4(data[at+1:]); !ok {
-			return false
+			return 0, false
 		}
+		wide++
 	}
-	return true
+	return wide, true
 }
 
 // partBytes is how much is decoded at a time. It is a power of two so that the
@@ -115,45 +141,55 @@ func decodeBlocks(part *window, n int, src []byte, clean *bool) (read, end int) 
 	for i+blockBytes+ahead <= len(src) && n+2*blockBytes <= partBytes {
 		text := (*[blockBytes + ahead]byte)(src[i:])
 		slashes := (*block)(src[i:]).marks('\\')
-		at := 0 // in the block
+		starts := slashes
 		if slashes != 0 {
 			none := uint64(0)
-			for starts := slashes &^ escaped(slashes, &none); starts != 0; {
-				start := bits.TrailingZeros64(starts)
-				n += run(part, n, text, at, start)
-				if c := escapes[text[start&(blockBytes-1)+1]]; c != 0 {
-					part[n&(partBytes-1)] = c
-					n, at = n+1, start+2
-					starts &= starts - 1
-					continue
-				}
-				size, wide := decodeUnicode(part[n:], src[i+start:])
-				*clean = *clean && size > 0
-				n, at = n+wide, start+max(size, -size)
-				starts &= ^uint64(0) << at // nothing is left beyond the block
-			}
+			starts &^= escaped(slashes, &none)
 		}
-		if at < blockBytes {
-			n += run(part, n, text, at, blockBytes)
-			at = blockBytes
-		}
+		at := 0
+		n, at = unescape(part, n, text, starts)
 		i += at
+		for again := at < blockBytes; again; again = n+2*blockBytes <= partBytes && i+12 <= len(src) && src[i] == '\\' && src[i+1] == 'u' {
+			size, wide := decodeUnicode(part[n:], src[i:])
+			*clean = *clean && size > 0
+			i, n = i+max(size, -size), n+wide
+		}
 	}
 	return i, n
 }
 
-// ahead is what run copies at least.
+// ahead is what is copied at a time.
 const ahead = 16
 
-// run copies what is between two places of text, and for short ones something
-// behind it that does not count. It returns its length.
-func run(part *window, n int, text *[blockBytes + ahead]byte, from, to int) int {
-	d := part[n&(partBytes-1):]
-	s := text[from&(blockBytes-1):]
-	binary.LittleEndian.PutUint64(d, binary.LittleEndian.Uint64(s))
-	binary.LittleEndian.PutUint64(d[8:], binary.LittleEndian.Uint64(s[8:]))
-	if to-from > ahead {
-		copy(part[n+ahead:], text[from+ahead:to])
+// unescape decodes a block in which escapes begin at starts, up to its end or to an escape with four digits. It
+// returns where it stands in both. It calls nothing, which would cost more than what it does.
+func unescape(part *window, n int, text *[blockBytes + ahead]byte, starts uint64) (end, at int) {
+	for {
+		start := blockBytes
+		if starts != 0 {
+			start = bits.TrailingZeros64(starts)
+		}
+		for {
+			d, s := part[n&(partBytes-1):], text[at&(blockBytes-1):]
+			binary.LittleEndian.PutUint64(d, binary.LittleEndian.Uint64(s))
+			binary.LittleEndian.PutUint64(d[8:], binary.LittleEndian.Uint64(s[8:]))
+			if start-at <= ahead {
+				break
+			}
+			at, n = at+ahead, n+ahead
+		}
+		n += start - at
+		if starts == 0 {
+			return n, start
+		}
+		c := escapes[text[start&(blockBytes-1)+1]]
+		if c == 0 {
+			return n, start
+		}
+		part[n&(partBytes-1)] = c
+		n, at = n+1, start+2
+		if starts &= starts - 1; at >= blockBytes {
+			return n, at
+		}
 	}
-	return to - from
 }

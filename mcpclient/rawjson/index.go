@@ -14,6 +14,7 @@ const (
 type span struct {
 	start, end int
 	utf8       bool
+	less       int // by how much a string is shorter than its JSON, quotes aside, at least
 }
 
 // Index says where the large values of a text are, so that nobody who walks the
@@ -80,4 +81,14 @@ func (s *Scanner) Ahead() int {
 	}
 	v, _ := s.known.at(s.pos, s.data)
 	return v.end - v.start
+}
+
+// Unquoted is how long the string that is next is at most, if it is known and
+// valid UTF-8; else 0.
+func (s *Scanner) Unquoted() int {
+	if s.err != nil {
+		return 0
+	}
+	v, _ := s.known.at(s.pos, s.data)
+	return max(0, v.end-v.start-2-v.less)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,7 +102,7 @@ func checkString(t *testing.T, quoted []byte) {
 	if got != string(want) || clean != (err == nil) {
 		t.Fatalf("%.200q became %.200q, %t, want %.200q, %v", quoted, got, clean, want, err)
 	}
-	if out, clean := AppendUnquote([]byte("x"), quoted); string(out) != "x"+got || clean != (err == nil) {
+	if out, clean := AppendUnquote([]byte("x"), quoted, false); string(out) != "x"+got || clean != (err == nil) {
 		t.Fatalf("%.200q was appended as %.200q, %t", quoted, out, clean)
 	}
 	s := New(quoted, Index{})
@@ -208,6 +209,40 @@ func TestStringsOfAnyMakeAreRead(t *testing.T) {
 		for range rnd.IntN(60) {
 			text = append(text, pieces[rnd.IntN(usual)]...)
 		}
-		check(t, append(text, '"'))
+		text = append(text, '"')
+		check(t, text)
+		Unquote(text) // whatever it is, it must end
+	}
+	for n := range 200 {
+		Unquote([]byte(`"` + strings.Repeat("x", n) + strings.Repeat(`\S`, 200) + `"`))
+	}
+}
+
+// inPieces gives a text as a reply comes.
+func inPieces(data []byte, size int) func() ([]byte, bool) {
+	there := 0
+	return func() ([]byte, bool) {
+		there = min(there+size, len(data))
+		return bytes.Clone(data[:there]), there < len(data)
+	}
+}
+
+func TestATextIsReadWhileItComes(t *testing.T) {
+	for name, data := range samples(20 << 10) {
+		for _, size := range []int{1, 7, 64, 1000, 4096, 1 << 20} {
+			s := Growing(inPieces(data, size))
+			s.Record()
+			v := s.Value()
+			if err := s.End(); err != nil || !bytes.Equal(v, data) {
+				t.Errorf("%s in pieces of %d: %d of %d bytes, %v", name, size, len(v), len(data), err)
+				continue
+			}
+			whole := New(data, Index{})
+			whole.Record()
+			whole.Value()
+			if !slices.Equal(s.found, whole.found) {
+				t.Errorf("%s in pieces of %d: found %v, want %v", name, size, s.found, whole.found)
+			}
+		}
 	}
 }

@@ -33,11 +33,45 @@ type Scanner struct {
 	known  Index // what was checked before
 	record bool
 	found  []span
+
+	more func() (data []byte, ok bool) // see Growing; nil where data is all
 }
 
 // New returns a scanner at the start of data. known is what [Scanner.Record]
 // found in the very same bytes, or the zero value.
 func New(data []byte, known Index) Scanner { return Scanner{data: data, known: known} }
+
+// awaitBytes is how much text a scanner wants to see ahead between two values.
+const awaitBytes = 1 << 10
+
+// Growing returns a scanner of a text that comes while it is read: more returns
+// all that is there, and false if that is the end. What is read at once when it
+// comes is still in the processor's cache. The scanner may fail at the end of
+// what is there, so that an error only says to read the whole text again.
+func Growing(more func() (data []byte, ok bool)) Scanner {
+	s := Scanner{more: more}
+	s.await(0)
+	return s
+}
+
+// fill gets more text, and reports false if there is none.
+func (s *Scanner) fill() bool {
+	if s.more == nil {
+		return false
+	}
+	data, ok := s.more()
+	if s.data = data; !ok {
+		s.more = nil
+	}
+	return true
+}
+
+// await gets the text behind offset i that is wanted.
+func (s *Scanner) await(i int) {
+	for len(s.data)-i < awaitBytes && s.fill() {
+		continue
+	}
+}
 
 // Err returns the first error; it wraps [io.ErrUnexpectedEOF] if the text ends
 // too early, and [ErrTooDeep].
@@ -121,18 +155,18 @@ func (s *Scanner) Member(first bool) (quoted []byte, ok bool) {
 		s.fail(s.misplaced(start))
 		return nil, false
 	}
-	end, _, err := s.str(start)
+	name, err := s.str(start)
 	if err != nil {
 		s.fail(err)
 		return nil, false
 	}
-	colon := space(s.data, end)
+	colon := space(s.data, name.end)
 	if colon >= len(s.data) || s.data[colon] != ':' {
 		s.fail(s.misplaced(colon))
 	} else {
 		s.pos = space(s.data, colon+1)
 	}
-	return s.data[start:end:end], true
+	return s.data[start:name.end:name.end], true
 }
 
 // Element reports whether the open list has another element, which
@@ -181,6 +215,7 @@ func (s *Scanner) Checked() (text jsontext.Value, utf8 bool) {
 			s.fail(err)
 			return nil, false
 		}
+		s.await(known.end)
 	}
 	s.pos = known.end
 	return s.data[start:known.end:known.end], known.utf8
@@ -188,6 +223,9 @@ func (s *Scanner) Checked() (text jsontext.Value, utf8 bool) {
 
 // End checks that nothing but white space follows, and returns the scanner's error.
 func (s *Scanner) End() error {
+	for s.err == nil && s.fill() {
+		continue
+	}
 	if s.err == nil {
 		if s.pos = space(s.data, s.pos); s.pos < len(s.data) {
 			s.fail(fmt.Errorf("the text continues after its end, at byte %d", s.pos))

@@ -12,15 +12,14 @@ import (
 func (s *Scanner) skip(start int) (span, error) {
 	switch c := s.data[start]; c {
 	case '"':
-		end, clean, err := s.str(start)
-		v := span{start, end, clean}
+		v, err := s.str(start)
 		s.note(v, 0)
 		return v, err
 	case '{', '[':
 		return s.skipNested(start)
 	default:
 		end, err := s.scalar(start)
-		return span{start, end, true}, err
+		return span{start: start, end: end, utf8: true}, err
 	}
 }
 
@@ -45,17 +44,17 @@ value:
 	case i >= len(data):
 		return span{}, io.ErrUnexpectedEOF
 	case data[i] == '"':
-		end, clean, err := s.str(i)
+		v, err := s.str(i)
 		if err != nil {
 			return span{}, err
 		}
-		if !clean {
+		if !v.utf8 {
 			dirty++
 		}
-		if end-i >= indexBytes {
-			s.note(span{i, end, clean}, len(closing))
+		if v.end-i >= indexBytes {
+			s.note(v, len(closing))
 		}
-		i = end
+		i = v.end
 	case data[i] == '{' || data[i] == '[':
 		if s.depth+len(closing) == MaxDepth {
 			return span{}, ErrTooDeep
@@ -83,6 +82,10 @@ value:
 		i = end
 	}
 after: // a value, or before a bracket that closes
+	if len(data)-i < awaitBytes && (s.more != nil || len(data) < len(s.data)) {
+		s.await(i)
+		data = s.data
+	}
 	if i < len(data) && data[i] <= ' ' {
 		i = space(data, i)
 	}
@@ -94,7 +97,7 @@ after: // a value, or before a bracket that closes
 		i++
 		closing = closing[:len(closing)-1]
 		if n := len(closing); n < indexDepth && (i-fewOpen[n].start >= indexBytes || n == 0) {
-			v := span{fewOpen[n].start, i, fewOpen[n].dirty == dirty}
+			v := span{start: fewOpen[n].start, end: i, utf8: fewOpen[n].dirty == dirty}
 			s.note(v, n)
 			if n == 0 {
 				return v, nil
@@ -115,14 +118,14 @@ name:
 	if i >= len(data) || data[i] != '"' {
 		return span{}, s.misplaced(i)
 	}
-	end, clean, err := s.str(i)
+	name, err := s.str(i)
 	if err != nil {
 		return span{}, err
 	}
-	if !clean {
+	if !name.utf8 {
 		dirty++
 	}
-	if i = end; i < len(data) && data[i] <= ' ' {
+	if i = name.end; i < len(data) && data[i] <= ' ' {
 		i = space(data, i)
 	}
 	if i >= len(data) || data[i] != ':' {
@@ -194,6 +197,7 @@ func (s *Scanner) digits(i int) (end int, err error) {
 
 const (
 	ones  = 0x0101010101010101
+	lows  = 0x7f7f7f7f7f7f7f7f
 	highs = 0x8080808080808080
 )
 
@@ -204,14 +208,18 @@ func special(w uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
 }
 
-// str checks the string whose quote is at i and returns where it ends. clean
-// is false when its bytes are not valid UTF-8.
-func (s *Scanner) str(i int) (end int, clean bool, err error) {
-	data, start := s.data, i
+// str checks the string whose quote is at start.
+func (s *Scanner) str(start int) (v span, err error) {
+	data, i := s.data, start+1
 	seen := uint64(0) // the bits of all bytes, and of some behind the string
-	for i++; ; {
+	less := 0
+	for {
 		if i-start >= blockBytes && i-start < 3*blockBytes {
-			i = pass(data, i, &seen)
+			i = pass(data, i, &seen, &less)
+			for len(data)-i < 2*blockBytes && s.fill() {
+				data = s.data
+				i = pass(data, i, &seen, &less)
+			}
 		}
 		for i+8 <= len(data) {
 			w := binary.LittleEndian.Uint64(data[i:])
@@ -222,20 +230,26 @@ func (s *Scanner) str(i int) (end int, clean bool, err error) {
 			}
 			i += 8
 		}
+		if i+len(`\u0000`) > len(data) && s.fill() {
+			data = s.data
+			continue
+		}
 		if i >= len(data) {
-			return 0, false, io.ErrUnexpectedEOF
+			return span{}, io.ErrUnexpectedEOF
 		}
 		switch c := data[i]; {
 		case c == '"':
-			return i + 1, seen&highs == 0 || utf8.Valid(data[start:i]), nil
+			return span{start, i + 1, seen&highs == 0 || utf8.Valid(data[start:i]), less}, nil
 		case c == '\\':
 			if i+1 < len(data) && escapes[data[i+1]] != 0 {
-				i += 2
+				i, less = i+2, less+1
 			} else if i, err = s.unicodeEscape(i); err != nil {
-				return 0, false, err
+				return span{}, err
+			} else {
+				less += 3
 			}
 		case c < ' ':
-			return 0, false, fmt.Errorf("unexpected control character in a string at byte %d", i)
+			return span{}, fmt.Errorf("unexpected control character in a string at byte %d", i)
 		default: // in the last bytes of the text
 			seen |= uint64(c)
 			i++

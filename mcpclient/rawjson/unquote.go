@@ -31,18 +31,25 @@ func UnquoteChecked(quoted []byte, valid bool) (s string, clean bool) {
 	return b.String(), clean
 }
 
-// AppendUnquote is [Unquote] with dst as its destination.
-func AppendUnquote(dst, quoted []byte) (out []byte, clean bool) {
+// AppendUnquote is [UnquoteChecked] with dst as its destination.
+func AppendUnquote(dst, quoted []byte, valid bool) (out []byte, clean bool) {
 	inner := inside(quoted)
-	valid := utf8.Valid(inner)
+	valid = valid || utf8.Valid(inner)
 	if valid && bytes.IndexByte(inner, '\\') < 0 {
 		return append(dst, inner...), true
 	}
-	var part window
 	for clean = true; len(inner) > 0; {
+		room := dst[len(dst):cap(dst)]
+		if len(room) < len(window{}) {
+			break
+		}
+		read, n := decode((*window)(room), inner, valid, &clean)
+		inner, dst = inner[read:], dst[:len(dst)+n]
+	}
+	var part window
+	for len(inner) > 0 {
 		read, n := decode(&part, inner, valid, &clean)
-		dst = append(dst, part[:n]...)
-		inner = inner[read:]
+		inner, dst = inner[read:], append(dst, part[:n]...)
 	}
 	return dst, clean
 }
@@ -54,7 +61,7 @@ func Name(quoted []byte) []byte {
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return inner
 	}
-	name, _ := AppendUnquote(nil, quoted)
+	name, _ := AppendUnquote(nil, quoted, false)
 	return name
 }
 

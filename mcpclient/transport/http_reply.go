@@ -105,6 +105,11 @@ type readCloser struct {
 	io.Closer
 }
 
+const (
+	largeReply = 256 << 10 // is checked while it comes
+	replyPiece = 512 << 10 // fits the cache of a processor
+)
+
 // document reads a reply that is one JSON document.
 func (x *exchange) document(resp *http.Response, body io.Reader) (*jsonrpc.Message, error) {
 	defer resp.Body.Close()
@@ -112,7 +117,15 @@ func (x *exchange) document(resp *http.Response, body io.Reader) (*jsonrpc.Messa
 	if c.limit >= 0 && resp.ContentLength > c.limit {
 		return nil, c.errTooLarge()
 	}
-	data, err := readAll(body, resp.ContentLength, c.limit)
+	reply := growing{r: body, size: resp.ContentLength, limit: c.limit}
+	var early *jsonrpc.Message
+	if reply.size >= largeReply {
+		early, _ = jsonrpc.DecodeGrowing(func() ([]byte, bool) { // what is wrong shows below
+			more := reply.next(replyPiece)
+			return reply.data, more
+		})
+	}
+	data, err := reply.all()
 	switch {
 	case errors.Is(err, errTooLarge):
 		return nil, c.errTooLarge()
@@ -133,12 +146,15 @@ func (x *exchange) document(resp *http.Response, body io.Reader) (*jsonrpc.Messa
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, x.malformed(resp, nil, fmt.Sprintf("the server answered %s with HTTP %d and no body; check that the URL is the MCP endpoint", x.req.Method, resp.StatusCode), nil)
 	}
-	if !x.req.Modern {
+	if early == nil && !x.req.Modern {
 		if elements, ok, err := jsonrpc.DecodeBatch(data); ok {
 			return x.batch(resp, data, elements, err)
 		}
 	}
-	m, err := jsonrpc.Decode(data)
+	m := early
+	if m == nil {
+		m, err = jsonrpc.Decode(data)
+	}
 	if err != nil {
 		return nil, x.malformed(resp, data, "the reply is not a JSON-RPC message", err)
 	}

@@ -116,7 +116,7 @@ func wantResult(t testing.TB, m *jsonrpc.Message, err error, id int64, result st
 // readRequest decodes the body of a POST; a test server may use it from any
 // goroutine.
 func readRequest(r *http.Request) *jsonrpc.Message {
-	data, err := readAll(r.Body, r.ContentLength, -1)
+	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		return &jsonrpc.Message{}
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"io"
 	"strconv"
 	"time"
 )
@@ -232,36 +231,3 @@ func lineEnd(b []byte) int {
 
 // bom is the UTF-8 byte order mark.
 const bom = "\xEF\xBB\xBF"
-
-var errTooLarge = errors.New("reply exceeds the limit")
-
-// readAll reads r to its end. size is a hint, <=0 = unknown; limit <0 = none.
-//
-// Memory is taken in steps: what a server announces is believed once a part of
-// it is there, and a size that it does not announce is guessed by doubling.
-func readAll(r io.Reader, size, limit int64) ([]byte, error) {
-	const least, unseen, believed = 1 << 10, 512 << 10, 16
-	buf := make([]byte, 0, max(least, min(size, unseen)+1)) // the last byte finds EOF without growing
-	for {
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if limit >= 0 && int64(len(buf)) > limit {
-			return nil, errTooLarge
-		}
-		if err == io.EOF {
-			return buf, nil
-		}
-		if err != nil {
-			return buf, err
-		}
-		if len(buf) == cap(buf) {
-			more := 2 * int64(len(buf))
-			if size >= int64(len(buf)) {
-				more = min(size+1, believed*int64(len(buf)))
-			}
-			grown := make([]byte, len(buf), more)
-			copy(grown, buf)
-			buf = grown
-		}
-	}
-}

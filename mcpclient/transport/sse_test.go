@@ -163,18 +163,18 @@ func TestReadAllStopsAtTheLimit(t *testing.T) {
 	for _, size := range []int{0, 1, 1023, 1024, 5000} {
 		in := bytes.Repeat([]byte("x"), size)
 		for _, hint := range []int64{-1, int64(size)} {
-			got, err := readAll(iotest.HalfReader(bytes.NewReader(in)), hint, int64(size))
+			got, err := (&growing{r: iotest.HalfReader(bytes.NewReader(in)), size: hint, limit: int64(size)}).all()
 			if err != nil || !bytes.Equal(got, in) {
 				t.Errorf("size %d, hint %d: %d bytes, %v", size, hint, len(got), err)
 			}
 		}
 		if size > 0 {
-			if _, err := readAll(bytes.NewReader(in), -1, int64(size)-1); !errors.Is(err, errTooLarge) {
+			if _, err := (&growing{r: bytes.NewReader(in), size: -1, limit: int64(size) - 1}).all(); !errors.Is(err, errTooLarge) {
 				t.Errorf("size %d over the limit: %v", size, err)
 			}
 		}
 	}
-	if _, err := readAll(iotest.ErrReader(io.ErrUnexpectedEOF), -1, -1); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := (&growing{r: iotest.ErrReader(io.ErrUnexpectedEOF), size: -1, limit: -1}).all(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a read error became %v", err)
 	}
 }

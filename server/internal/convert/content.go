@@ -104,7 +104,7 @@ func (r *reader) contentOf(typ string) (m *pb.Content, member func(name []byte) 
 	case typeText:
 		text := new(pb.TextContent)
 		return &pb.Content{Kind: &pb.Content_Text{Text: text}}, func(name []byte) (bool, bool) {
-			return string(name) == "text" && r.string(&text.Text), true
+			return string(name) == "text" && r.largeTextField(text), true
 		}
 	case typeImage:
 		image := new(pb.ImageContent)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
@@ -81,7 +82,7 @@ func (e *encoder) fields(level int) {
 		e.out = append(e.out, tagStructField)
 		entry := e.open(e.ahead())
 		e.out = append(e.out, tagEntryKey)
-		e.text(quoted)
+		e.text(quoted, false)
 		e.out = append(e.out, tagEntryValue)
 		e.nested(level + 1)
 		e.close(entry)
@@ -143,7 +144,7 @@ func (e *encoder) value(level int) {
 		e.close(start)
 	case '"':
 		e.out = append(e.out, tagString)
-		e.text(e.reader.value())
+		e.text(e.reader.checked())
 	case '0':
 		f, exact := parseNumber(e.reader.value())
 		e.inexact = e.inexact || !exact
@@ -161,17 +162,17 @@ func (e *encoder) value(level int) {
 	}
 }
 
-// text writes a string with its length.
-func (e *encoder) text(quoted []byte) {
+// text writes a string with its length; valid says that its UTF-8 is known to be.
+func (e *encoder) text(quoted []byte, valid bool) {
 	if len(quoted) < 2 {
 		return // after an error
 	}
-	if plain := quoted[1 : len(quoted)-1]; bytes.IndexByte(plain, '\\') < 0 && utf8.Valid(plain) {
+	if plain := quoted[1 : len(quoted)-1]; bytes.IndexByte(plain, '\\') < 0 && (valid || utf8.Valid(plain)) {
 		e.out = append(protowire.AppendVarint(e.out, uint64(len(plain))), plain...)
 		return
 	}
 	start := e.open(len(quoted) - 2)
-	out, clean := rawjson.AppendUnquote(e.out, quoted)
+	out, clean := rawjson.AppendUnquote(e.out, quoted, valid)
 	e.out = out
 	e.inexact = e.inexact || !clean
 	e.close(start)
@@ -192,14 +193,17 @@ func (e *encoder) open(guess int) length {
 }
 
 // close writes a length, and moves what follows when the room does not fit.
-func (e *encoder) close(l length) {
+func (e *encoder) close(l length) { e.closeAhead(l, 0) }
+
+// closeAhead is close where more bytes are still to follow.
+func (e *encoder) closeAhead(l length, more int) {
 	from := l.start + l.size
 	n := len(e.out) - from
-	if n < 1<<7 && l.size == 1 {
-		e.out[l.start] = byte(n)
+	if n+more < 1<<7 && l.size == 1 {
+		e.out[l.start] = byte(n + more)
 		return
 	}
-	if size := protowire.SizeVarint(uint64(n)); size != l.size {
+	if size := protowire.SizeVarint(uint64(n + more)); size != l.size {
 		to := l.start + size
 		for range size - l.size {
 			e.out = append(e.out, 0)
@@ -207,11 +211,11 @@ func (e *encoder) close(l length) {
 		copy(e.out[to:], e.out[from:from+n])
 		e.out = e.out[:to+n]
 	}
-	protowire.AppendVarint(e.out[:l.start], uint64(n))
+	protowire.AppendVarint(e.out[:l.start], uint64(n+more))
 }
 
-// Decoded is m itself, or a copy in which all documents are messages of their own, where the conversions of this
-// package have left them in binary form. It is for those who read m by its fields.
+// Decoded is m itself, or a copy in which all is in messages and fields of their own, where the conversions of this
+// package have left it in binary form. It is for those who read m by its fields.
 func Decoded[M proto.Message](m M) (M, error) {
 	if !holdsEncoded(m.ProtoReflect()) {
 		return m, nil
@@ -230,11 +234,15 @@ func Decoded[M proto.Message](m M) (M, error) {
 	return out, nil
 }
 
-// holdsEncoded looks for a document in binary form.
+// holdsEncoded looks for a message in binary form.
 func holdsEncoded(m protoreflect.Message) (found bool) {
 	switch m.Interface().(type) {
 	case *structpb.Struct, *structpb.Value:
 		return len(m.GetUnknown()) > 0
+	case *pb.CallToolResponse:
+		if len(m.GetUnknown()) > 0 {
+			return true
+		}
 	}
 	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 )
 
@@ -93,8 +94,16 @@ func TestDecodedLeavesTheOriginalAsItIs(t *testing.T) {
 	}
 }
 
+// sameResult compares two results in binary form, in which all of them are the same.
+func sameResult(t testing.TB, a, b *pb.ToolResult) bool {
+	t.Helper()
+	a, errA := Decoded(a)
+	b, errB := Decoded(b)
+	return errA == nil && errB == nil && proto.Equal(a, b)
+}
+
 func TestWhatIsKnownOfAResultChangesNothing(t *testing.T) {
-	for _, size := range []int{100, 10 << 10} {
+	for _, size := range []int{100, 10 << 10, 100 << 10} {
 		raw := toolResultOf(size)
 		raw = append(append([]byte(`{"id":1,"result": `), raw...), '}')
 		m, err := jsonrpc.Decode(raw)
@@ -106,8 +115,12 @@ func TestWhatIsKnownOfAResultChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := KnownToolResult(m.Result, m.Known, f)
-			if err != nil || !proto.Equal(want, got) {
+			response, err := ToolResponse(m.Result, m.Known, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Decoded(response)
+			if err != nil || !sameResult(t, want, got.GetResult()) {
 				t.Errorf("%d bytes as %s: %.300v, %v, want %.300v", size, f, got, err, want)
 			}
 		}

@@ -26,6 +26,7 @@ type reader struct {
 	src    []byte
 	scan   rawjson.Scanner
 	format Format
+	large  *largeParts // nil where every string becomes a field
 	err    error
 }
 

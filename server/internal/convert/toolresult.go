@@ -1,29 +1,24 @@
 package convert
 
-import (
-	pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
-	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
-)
+import pb "github.com/mcpbridge/mcpbridge/gen/mcpbridge/v1"
 
 // ToolResult converts an MCP `CallToolResult`. A missing or null content is an empty list if there is something else
 // that answers the call: structuredContent or isError. A missing resultType is "complete"; another resultType goes to
 // extra with all that belongs to it.
 func ToolResult(raw []byte, f Format) (*pb.ToolResult, error) {
-	return KnownToolResult(raw, rawjson.Index{}, f)
+	return convertObject(raw, f, "tool result", (*reader).completeToolResult)
 }
 
-// KnownToolResult is [ToolResult] for a result of which some is known.
-func KnownToolResult(raw []byte, known rawjson.Index, f Format) (*pb.ToolResult, error) {
-	return convertKnown(raw, known, f, "tool result", func(r *reader) *pb.ToolResult {
-		m, content, structured := r.toolResult()
-		switch {
-		case content == misfit:
-			r.lacks("its content is not a list")
-		case content == absent && structured == absent && !m.GetIsError():
-			r.lacks("it has neither content nor structuredContent")
-		}
-		return m
-	})
+// completeToolResult reads a result that has to answer a call.
+func (r *reader) completeToolResult() *pb.ToolResult {
+	m, content, structured := r.toolResult()
+	switch {
+	case content == misfit:
+		r.lacks("its content is not a list")
+	case content == absent && structured == absent && !m.GetIsError():
+		r.lacks("it has neither content nor structuredContent")
+	}
+	return m
 }
 
 // toolResult reads a result of any form.
@@ -38,7 +33,7 @@ func (r *reader) toolResult() (m *pb.ToolResult, content, structured presence) {
 			if structured = present; r.kind() == 'n' {
 				structured = absent
 			}
-			return r.valueField(&m.StructuredContent, &m.StructuredContentJson)
+			return r.structuredField(m)
 		case "isError":
 			return r.optBool(&m.IsError)
 		case "resultType":
