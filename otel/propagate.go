@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -26,7 +27,7 @@ func (t *Target) Meta() mcpclient.MetaSupplier {
 		current := trace.SpanContextFromContext(ctx)
 		if !current.IsValid() {
 			// Only baggage can be in ctx now, and the caller's own wins over it.
-			if _, ok := meta.Get(mcpclient.MetaBaggage); !ok {
+			if _, ok := meta.Get(mcpclient.MetaBaggage); !ok && baggage.FromContext(ctx).Len() > 0 {
 				t.propagator.Inject(ctx, metaCarrier{meta})
 			}
 			return nil
@@ -49,6 +50,8 @@ func (t *Target) Headers() mcpclient.HeaderSupplier {
 			for _, key := range t.fields {
 				header.Del(canonical(key))
 			}
+		} else if baggage.FromContext(ctx).Len() == 0 {
+			return
 		}
 		t.propagator.Inject(ctx, canonicalCarrier{propagation.HeaderCarrier(header)})
 	}

@@ -73,6 +73,8 @@ func newGRPCFront(forced context.Context, rpc *connect.Server, codecs []connect.
 		grpc.Creds(handshake{front: f}),
 		grpc.ConnectionTimeout(readHeaderTimeout),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.InitialWindowSize(requestWindow), // as net/http has it; without it grpc-go pings all the time to find a better one
+		grpc.InitialConnWindowSize(requestWindow),
 		grpc.NumStreamWorkers(streamWorkers), // whose stacks have grown; beyond them each call has a goroutine
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingAfter, Timeout: pingTimeout}),

@@ -83,6 +83,9 @@ const (
 	// streamWorkers is the number of goroutines of the fast listener that serve
 	// one call after the other.
 	streamWorkers = 32
+	// requestWindow is how many bytes of a request, and of all on a connection, may
+	// come before they are read.
+	requestWindow = 1 << 20
 	// forcedGrace is what calls get to end by themselves after the time for a
 	// shutdown ran out and they were cancelled.
 	forcedGrace = 250 * time.Millisecond

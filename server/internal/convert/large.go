@@ -37,9 +37,14 @@ type largeText struct {
 	size   int  // of the text, at most
 }
 
-// ToolResponse converts an MCP `CallToolResult` of which some is known to the response that holds it. If it has large
-// strings, the response is in binary form, see [Decoded].
+// ToolResponse converts an MCP `CallToolResult` of which some is known to the response that holds it. If it is text
+// alone or has large strings, the response is in binary form, see [Decoded].
 func ToolResponse(raw []byte, known rawjson.Index, f Format) (*pb.CallToolResponse, error) {
+	if len(raw) < largeBytes {
+		if wire := plainResponse(raw, known, f); wire != nil {
+			return encoded(wire), nil
+		}
+	}
 	return convertKnown(raw, known, f, "tool result", func(r *reader) *pb.CallToolResponse {
 		if len(raw) >= largeBytes {
 			r.large = new(largeParts)
@@ -48,10 +53,15 @@ func ToolResponse(raw []byte, known rawjson.Index, f Format) (*pb.CallToolRespon
 		if r.err != nil || r.large == nil || len(r.large.texts) == 0 && r.large.structured == nil {
 			return &pb.CallToolResponse{Outcome: &pb.CallToolResponse_Result{Result: m}}
 		}
-		response := new(pb.CallToolResponse)
-		response.ProtoReflect().SetUnknown(r.encodeResponse(m))
-		return response
+		return encoded(r.encodeResponse(m))
 	})
+}
+
+// encoded is a response in binary form.
+func encoded(wire []byte) *pb.CallToolResponse {
+	response := new(pb.CallToolResponse)
+	response.ProtoReflect().SetUnknown(wire)
+	return response
 }
 
 // largeTextField notes a text for later if it is large.

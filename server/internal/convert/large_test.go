@@ -12,8 +12,9 @@ import (
 	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 )
 
-// checkLarge compares the response that is written by hand with what protobuf makes of the result.
-func checkLarge(t testing.TB, result string) (large bool) {
+// checkByHand compares a response that is written by hand with what protobuf makes of the result, and reports whether it
+// was.
+func checkByHand(t testing.TB, result string) (byHand bool) {
 	t.Helper()
 	m, err := jsonrpc.Decode([]byte(`{"id":1,"result": ` + result + `}`))
 	if err != nil {
@@ -28,7 +29,7 @@ func checkLarge(t testing.TB, result string) (large bool) {
 			}
 			continue
 		}
-		large = large || len(got.ProtoReflect().GetUnknown()) > 0
+		byHand = byHand || len(got.ProtoReflect().GetUnknown()) > 0
 		wire := proto.MarshalOptions{Deterministic: true}
 		wantWire, wantErr := wire.Marshal(&pb.CallToolResponse{Outcome: &pb.CallToolResponse_Result{Result: want}})
 		gotWire, err := wire.Marshal(got)
@@ -42,7 +43,7 @@ func checkLarge(t testing.TB, result string) (large bool) {
 			t.Fatalf("%.200s as %s: decoded to %v, %v", result, f, decoded, err)
 		}
 	}
-	return large
+	return byHand
 }
 
 func TestLargeStringsHaveTheSameBytesOnTheWire(t *testing.T) {
@@ -71,20 +72,20 @@ func TestLargeStringsHaveTheSameBytesOnTheWire(t *testing.T) {
 		"structured twice":    `{"structuredContent":[` + quoted + `],"structuredContent":null}`,
 		"image beside":        `{"content":[{"type":"image","data":"` + plain + `","mimeType":"a/b"},` + text(quoted) + `]}`,
 	} {
-		t.Run(name, func(t *testing.T) { checkLarge(t, result) })
+		t.Run(name, func(t *testing.T) { checkByHand(t, result) })
 	}
-	if !checkLarge(t, `{"content":[`+text(quoted)+`]}`) {
+	if !checkByHand(t, `{"content":[`+text(quoted)+`]}`) {
 		t.Error("a large text was not written by hand")
 	}
-	checkLarge(t, `{"content":`+quoted+`}`)
+	checkByHand(t, `{"content":`+quoted+`}`)
 }
 
 func TestLargeStringsOfEverySizeAreWritten(t *testing.T) {
 	for _, edge := range []int{largeBytes, 1 << 21} {
 		for size := edge - 20; size < edge+20; size++ {
 			x := strings.Repeat("x", size)
-			checkLarge(t, `{"content":[{"type":"text","text":"\n`+x+`"}]}`)
-			checkLarge(t, `{"content":[],"structuredContent":"`+x+`"}`)
+			checkByHand(t, `{"content":[{"type":"text","text":"\n`+x+`"}]}`)
+			checkByHand(t, `{"content":[],"structuredContent":"`+x+`"}`)
 		}
 	}
 }

@@ -25,24 +25,30 @@ func (r *reader) completeToolResult() *pb.ToolResult {
 func (r *reader) toolResult() (m *pb.ToolResult, content, structured presence) {
 	m = new(pb.ToolResult)
 	extra := r.object(func(name []byte) bool {
-		switch string(name) {
-		case "content":
+		if string(name) == "content" {
 			r.note(&content, '[')
 			return list(r, &m.Content, func() (*pb.Content, bool) { return r.content(), true })
-		case "structuredContent":
-			if structured = present; r.kind() == 'n' {
-				structured = absent
-			}
-			return r.structuredField(m)
-		case "isError":
-			return r.optBool(&m.IsError)
-		case "resultType":
-			return r.resultType("complete")
-		case "_meta":
-			return r.structField(&m.Meta, &m.MetaJson)
 		}
-		return false
+		return r.resultMember(m, name, &structured)
 	})
 	r.extraFields(extra, &m.Extra, &m.ExtraJson)
 	return m, content, structured
+}
+
+// resultMember reads a member that is not the content.
+func (r *reader) resultMember(m *pb.ToolResult, name []byte, structured *presence) (fits bool) {
+	switch string(name) {
+	case "structuredContent":
+		if *structured = present; r.kind() == 'n' {
+			*structured = absent
+		}
+		return r.structuredField(m)
+	case "isError":
+		return r.optBool(&m.IsError)
+	case "resultType":
+		return r.resultType("complete")
+	case "_meta":
+		return r.structField(&m.Meta, &m.MetaJson)
+	}
+	return false
 }
