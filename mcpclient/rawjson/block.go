@@ -32,6 +32,14 @@ func (b *block) asciiMarks(c byte) uint64 {
 		gather((b.word(4)^x)+lows)<<32 | gather((b.word(5)^x)+lows)<<40 | gather((b.word(6)^x)+lows)<<48 | gather((b.word(7)^x)+lows)<<56)
 }
 
+// find is marks, and sooner done for a block of ASCII.
+func (b *block) find(c byte) uint64 {
+	if (b.word(0)|b.word(1)|b.word(2)|b.word(3)|b.word(4)|b.word(5)|b.word(6)|b.word(7))&highs == 0 {
+		return b.asciiMarks(c)
+	}
+	return b.marks(c)
+}
+
 // gather puts the high bits of the bytes of w side by side.
 func gather(w uint64) uint64 { return w & highs * 0x0002040810204081 >> 56 }
 
@@ -140,7 +148,7 @@ func decodeBlocks(part *window, n int, src []byte, clean *bool) (read, end int) 
 	i := 0
 	for i+blockBytes+ahead <= len(src) && n+2*blockBytes <= partBytes {
 		text := (*[blockBytes + ahead]byte)(src[i:])
-		slashes := (*block)(src[i:]).marks('\\')
+		slashes := (*block)(src[i:]).find('\\')
 		starts := slashes
 		if slashes != 0 {
 			none := uint64(0)
