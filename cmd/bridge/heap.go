@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// spareBytes is how much a busy bridge may allocate between two collections
-	// at least. Its live heap is a few MB, after which Go collects again and
-	// again under load: that was a seventh of the CPU of small calls.
-	spareBytes = 32 << 20
+	// spareBytes is memory that a busy bridge counts as in use. Its live heap is a
+	// few MB, of which a share would be collected again and again under load: that
+	// was a seventh of the CPU of small calls.
+	spareBytes = 48 << 20
 	// busyPercent is how much of the live heap, spareBytes included, a busy bridge
-	// may allocate between two collections. Half as much as usual: what lives while
-	// large results pass is made of few large pieces, which are cheap to mark.
-	busyPercent = 50
+	// may allocate between two collections. A quarter of the usual share: what
+	// lives while large results pass is made of few large pieces, which are cheap
+	// to mark, and the peak follows.
+	busyPercent = 25
 	// lookEvery is how often it is looked at what the bridge allocates, and
 	// busyBytes what a busy one allocates between two looks.
 	lookEvery = 250 * time.Millisecond

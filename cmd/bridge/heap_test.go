@@ -30,20 +30,20 @@ func TestABusyHeapHasRoomAndACalmOneHasLess(t *testing.T) {
 		}
 	}
 
-	want("at the start", 12) // 4 MB of 32
+	want("at the start", 8) // 4 MB of 49
 	looks(3, busyBytes)
 	looks(1, 0)
-	want("after a moment with much to do", 12)
+	want("after a moment with much to do", 8)
 	looks(4, busyBytes)
 	want("under load", busyPercent)
 	looks(calmAfter, busyBytes-1)
 	want("after a moment with little to do", busyPercent)
-	live = 2 * spareBytes
+	live = 3 * spareBytes
 	looks(1, busyBytes-1)
-	want("after that", 25)
+	want("after that", 33)
 	total += 4 * busyBytes
 	h.look(8*lookEvery, total, live)
-	want("with a little work in a longer time", 25)
+	want("with a little work in a longer time", 33)
 	looks(1, busyAfter)
 	want("after one look that found all of it", busyPercent)
 	looks(calmAfter-1, 0)

@@ -106,8 +106,20 @@ func checkString(t *testing.T, quoted []byte) {
 		t.Fatalf("%.200q was appended as %.200q, %t", quoted, out, clean)
 	}
 	s := New(quoted, Index{})
-	if _, valid := s.Checked(); valid != (strings.ToValidUTF8(string(quoted), "") == string(quoted)) {
+	_, valid := s.Checked()
+	if valid != (strings.ToValidUTF8(string(quoted), "") == string(quoted)) {
 		t.Fatalf("%.200q is valid UTF-8: %t", quoted, valid)
+	}
+	if valid {
+		whole := slices.Concat([]byte("<<"), quoted, []byte(">>"))
+		place := whole[2 : len(whole)-2]
+		text := UnquoteInPlace(place)
+		if string(text) != got || len(text) > 0 && &text[0] != &place[1] {
+			t.Fatalf("%.200q became %.200q in its place", quoted, text)
+		}
+		if !bytes.HasPrefix(whole, []byte(`<<"`)) || !bytes.HasSuffix(whole, []byte(`">>`)) {
+			t.Fatalf("what stands around %.200q became %.200q", quoted, whole)
+		}
 	}
 }
 

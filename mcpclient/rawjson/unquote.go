@@ -54,6 +54,24 @@ func AppendUnquote(dst, quoted []byte, valid bool) (out []byte, clean bool) {
 	return dst, clean
 }
 
+// UnquoteInPlace decodes a string whose UTF-8 is valid over its own JSON. The
+// text begins behind the quote, and nothing before it or behind the string is
+// touched.
+func UnquoteInPlace(quoted []byte) (text []byte) {
+	inner := inside(quoted)
+	plain := bytes.IndexByte(inner, '\\')
+	if plain < 0 {
+		return inner
+	}
+	var part window
+	text, clean := inner[:plain], true
+	for rest := inner[plain:]; len(rest) > 0; {
+		read, n := decode(&part, rest, true, &clean)
+		text, rest = append(text, part[:n]...), rest[read:] // no escape is shorter than what it stands for
+	}
+	return text
+}
+
 // Name is the text of a member's name for comparisons. It aliases quoted unless
 // that has escapes, and keeps invalid UTF-8.
 func Name(quoted []byte) []byte {

@@ -15,7 +15,7 @@ type exchange struct {
 	//nolint:containedctx // it ends with parent, Close, or end
 	ctx     context.Context
 	cancel  context.CancelFunc // of ctx; nil = req.Stop is
-	stop    func() bool // undoes that Close ends ctx; nil = Close finds the exchange among the calls
+	stop    func() bool        // undoes that Close ends ctx; nil = Close finds the exchange among the calls
 	req     *Request
 	session string       // the session id that was sent
 	offered string       // the session id in the reply

@@ -3,6 +3,7 @@ package transport
 import (
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
@@ -32,14 +33,14 @@ func (s *seen) want(t *testing.T, want ...string) {
 
 func TestARelativeRedirectStaysWithTheHostThatWasAskedFor(t *testing.T) {
 	var got seen
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	var server *httptest.Server
+	server = serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got.add(r.Host + r.URL.Path)
 		switch r.URL.Path {
 		case "/a":
 			http.Redirect(w, r, "/b", http.StatusTemporaryRedirect)
 		case "/b":
-			w.Header().Set("Location", "http://"+r.Context().Value(http.LocalAddrContextKey).(interface{ String() string }).String()+"/c") //nolint:forcetypeassert // net/http says so
-			w.WriteHeader(http.StatusPermanentRedirect)
+			http.Redirect(w, r, server.URL+"/c", http.StatusPermanentRedirect)
 		default:
 			answer(w, r)
 		}

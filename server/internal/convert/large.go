@@ -38,12 +38,15 @@ type largeText struct {
 }
 
 // ToolResponse converts an MCP `CallToolResult` of which some is known to the response that holds it. If it is text
-// alone or has large strings, the response is in binary form, see [Decoded].
+// alone or has large strings, the response is in binary form, see [Decoded]; it may use the memory of raw, which is
+// lost with it.
 func ToolResponse(raw []byte, known rawjson.Index, f Format) (*pb.CallToolResponse, error) {
-	if len(raw) < largeBytes {
-		if wire := plainResponse(raw, known, f); wire != nil {
-			return encoded(wire), nil
-		}
+	usual := plainResponse
+	if len(raw) >= largeBytes {
+		usual = responseInPlace
+	}
+	if wire := usual(raw, known, f); wire != nil {
+		return encoded(wire), nil
 	}
 	return convertKnown(raw, known, f, "tool result", func(r *reader) *pb.CallToolResponse {
 		if len(raw) >= largeBytes {

@@ -22,7 +22,7 @@ func checkByHand(t testing.TB, result string) (byHand bool) {
 	}
 	for _, f := range []Format{0, textFormat} {
 		want, wantErr := ToolResult(m.Result, f)
-		got, err := ToolResponse(m.Result, m.Known, f)
+		got, err := ToolResponse(bytes.Clone(m.Result), m.Known, f)
 		if wantErr != nil || err != nil {
 			if wantErr == nil || err == nil || wantErr.Error() != err.Error() {
 				t.Fatalf("%.200s: %v, want %v", result, err, wantErr)

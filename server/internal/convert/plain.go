@@ -48,7 +48,7 @@ func plainResponse(raw []byte, known rawjson.Index, f Format) []byte {
 func (e *encoder) texts() {
 	e.enter()
 	for first := true; e.element(first); first = false {
-		text, valid := e.plainText()
+		text, valid, _ := e.plainText()
 		if e.err != nil {
 			return
 		}
@@ -68,24 +68,26 @@ func (e *encoder) texts() {
 	}
 }
 
-// plainText reads {"type":"text","text":"…"}, as nearly all servers write it, and returns the text as it is quoted.
-func (e *encoder) plainText() (quoted []byte, valid bool) {
-	if e.kind() != '{' {
-		e.err = errNotPlain
-		return nil, false
+// plainText reads {"type":"text","text":"…"}, as nearly all servers write it, and returns the text as it is quoted, and
+// where that begins.
+func (r *reader) plainText() (quoted []byte, valid bool, at int) {
+	if r.kind() != '{' {
+		r.err = errNotPlain
+		return nil, false, 0
 	}
-	e.enter()
-	if name, _ := e.member(true); string(name) != `"type"` || string(e.reader.value()) != `"text"` {
-		e.err = errNotPlain
-		return nil, false
+	r.enter()
+	if name, _ := r.member(true); string(name) != `"type"` || string(r.value()) != `"text"` {
+		r.err = errNotPlain
+		return nil, false, 0
 	}
-	if name, _ := e.member(false); string(name) != `"text"` || e.kind() != '"' {
-		e.err = errNotPlain
-		return nil, false
+	if name, _ := r.member(false); string(name) != `"text"` || r.kind() != '"' {
+		r.err = errNotPlain
+		return nil, false, 0
 	}
-	quoted, valid = e.checked()
-	if _, more := e.member(false); more {
-		e.err = errNotPlain
+	at = r.offset()
+	quoted, valid = r.checked()
+	if _, more := r.member(false); more {
+		r.err = errNotPlain
 	}
-	return quoted, valid
+	return quoted, valid, at
 }

@@ -1,10 +1,12 @@
 package convert
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/mcpbridge/mcpbridge/mcpclient/jsonrpc"
 	"github.com/mcpbridge/mcpbridge/mcpclient/rawjson"
 )
 
@@ -50,5 +52,51 @@ func TestResultsThatAreNotPlainAreReadFromTheirStart(t *testing.T) {
 		if response, err := ToolResponse([]byte(broken), rawjson.Index{}, 0); err == nil {
 			t.Errorf("%q became %v", broken, response)
 		}
+	}
+}
+
+func TestALargeResultIsHeldOnce(t *testing.T) {
+	text := strconv.Quote(strings.Repeat("\"a\"\n", largeBytes))
+	for name, result := range map[string]string{
+		"text":               `{"content":[{"type":"text","text":` + text + `}]}`,
+		"text with more":     `{"resultType":"complete","content":[{"type":"text","text":` + text + `}],"isError":true,"_meta":{"a":1},"x":[2]}`,
+		"structured content": `{"content":[],"structuredContent":{"a":` + text + `},"isError":false}`,
+		"and nothing else":   `{"structuredContent":{"a":` + text + `}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkByHand(t, result)
+			m, err := jsonrpc.Decode([]byte(`{"id":1,"result":` + result + `}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := ToolResponse(m.Result, m.Known, textFormat)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wire := response.ProtoReflect().GetUnknown()
+			if start := bytes.Index(m.Result, wire); start < 0 || &m.Result[start] != &wire[0] {
+				t.Error("the response has memory of its own")
+			}
+		})
+	}
+	for name, result := range map[string]string{
+		"two texts":                `{"content":[{"type":"text","text":` + text + `},{"type":"text","text":` + text + `}]}`,
+		"text and document":        `{"content":[{"type":"text","text":` + text + `}],"structuredContent":[` + text + `]}`,
+		"invalid UTF-8":            `{"content":[{"type":"text","text":` + text[:len(text)-1] + "\xff\"" + `}]}`,
+		"no room for the rest":     `{"_meta":{"a":"` + strings.Repeat("x", 100) + `"},"content":[{"type":"text","text":` + text + `}]}`,
+		"null, then a document":    `{"structuredContent":null,"structuredContent":[` + text + `]}`,
+		"a document, then nothing": `{"structuredContent":[` + text + `],"structuredContent":null,"content":[]}`,
+		"a text that is no text":   `{"content":[{"type":"text","text":[` + text + `]}]}`,
+		"broken at its end":        `{"content":[{"type":"text","text":` + text + `}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !strings.HasPrefix(name, "broken") {
+				checkByHand(t, result)
+			}
+			raw := []byte(result)
+			if responseInPlace(raw, rawjson.Index{}, textFormat) != nil || string(raw) != result {
+				t.Error("it was written in its place, or changed")
+			}
+		})
 	}
 }
