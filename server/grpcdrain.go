@@ -16,7 +16,7 @@ func (f *grpcFront) shutdown(ctx context.Context) error {
 	f.stopping.Do(func() {
 		f.dropSilent()
 		go func() { // ends with the last handler
-			f.server.GracefulStop()
+			f.server().GracefulStop()
 			close(f.stopped)
 		}()
 	})
@@ -45,7 +45,7 @@ func (f *grpcFront) shutdown(ctx context.Context) error {
 func (f *grpcFront) close() {
 	done := make(chan struct{})
 	go func() { // ends with the last handler
-		f.server.Stop()
+		f.server().Stop()
 		<-f.stopped
 		close(done)
 	}()

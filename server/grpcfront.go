@@ -28,7 +28,7 @@ import (
 // binary header, or with a content type that is not gRPC. And it resets the
 // stream as soon as the caller's deadline passes, so that no answer follows then.
 type grpcFront struct {
-	server     *grpc.Server
+	server     func() *grpc.Server // its goroutines start when it is asked for first
 	rpc        *connect.Server
 	procedures map[string]connect.Spec
 	codecs     map[string]connect.Codec // by content type
@@ -66,7 +66,13 @@ func newGRPCFront(forced context.Context, rpc *connect.Server, codecs []connect.
 			f.codecs[grpcContentType] = codec
 		}
 	}
-	f.server = grpc.NewServer(
+	f.server = sync.OnceValue(f.build)
+	return f
+}
+
+// build makes the server, which is stopped by shutdown.
+func (f *grpcFront) build() *grpc.Server {
+	return grpc.NewServer(
 		grpc.UnknownServiceHandler(f.serve),
 		grpc.InTapHandle(interruptible),
 		grpc.ForceServerCodecV2(encodedCodec{}),
@@ -81,7 +87,6 @@ func newGRPCFront(forced context.Context, rpc *connect.Server, codecs []connect.
 		// The other listener takes pings at any time; grpc-go's default ends the connection.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Nanosecond, PermitWithoutStream: true}),
 	)
-	return f
 }
 
 // arrival is what is known of a call before it has a handler.
@@ -215,7 +220,7 @@ func (f *grpcFront) ended() {
 // and nothing else. It takes a fraction of the CPU, and differs in little; see
 // docs/configuration.md. It returns after the last connection has ended.
 func (s *Server) ServeGRPC(l net.Listener) error {
-	if err := s.grpc.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.server().Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC at %v: %w", l.Addr(), err)
 	}
 	return nil

@@ -108,8 +108,8 @@ type Server struct {
 	force            context.CancelCauseFunc
 }
 
-// New checks the options and builds the server. It does no I/O; the goroutines
-// that it starts end with [Server.Shutdown].
+// New checks the options and builds the server. It does no I/O and starts
+// nothing.
 func New(opts Options) (*Server, error) {
 	if opts.Targets == nil {
 		return nil, errors.New("server: Options.Targets is nil; it must hold the configured targets")
