@@ -45,11 +45,10 @@ type Call struct {
 	options   *CallOptions
 	client    *Client
 	session   *session
-	dialog    *dialog                 // its caller answers the server's questions; nil = it does not
-	asTask    bool                    // it creates a task of 2025-11-25
-	token     jsonrpc.ID              // its progress token; zero = none
-	stop      context.CancelCauseFunc // ends the context of this attempt; nil = that is the caller\'s
-	rare      bool                    // nothing else is expected for some time
+	dialog    *dialog    // its caller answers the server's questions; nil = it does not
+	asTask    bool       // it creates a task of 2025-11-25
+	token     jsonrpc.ID // its progress token; zero = none
+	rare      bool       // nothing else is expected for some time
 	// assigned, when set, is told the request id before anything is sent, so
 	// that what answers to it can be registered.
 	assigned func(id jsonrpc.ID)
@@ -76,8 +75,7 @@ type Next func(ctx context.Context, call *Call) (*Result, error)
 // Interceptor wraps every attempt of every request and notification, before
 // `_meta` and headers are built, so that what it puts into ctx reaches the
 // [MetaSupplier]. For notifications the result is nil. It must call next at
-// most once, with its ctx or one that ends with it, and return its error
-// unchanged or wrapped.
+// most once and return its error unchanged or wrapped.
 type Interceptor func(ctx context.Context, call *Call, next Next) (*Result, error)
 
 // CallOptions is what a caller may add to one request. The zero value, and a

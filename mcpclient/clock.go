@@ -104,14 +104,18 @@ func (c *Client) overall(ctx context.Context, d *dialog) (bounded context.Contex
 	return bounded, cancel
 }
 
-// limit bounds a request's time; extend, nil unless extensible, restarts it. It stands still while a question of
+// limit bounds a request's time, unless the caller's deadline does so already;
+// extend, nil unless extensible, restarts it. It stands still while a question of
 // the dialog waits for its answer.
 func limit(ctx context.Context, d time.Duration, setting string, extensible bool, of *dialog) (bounded context.Context, extend, cancel func()) {
+	cause := &ownTimeout{limit: d, setting: setting}
 	if !extensible && of == nil {
-		ctx, cancel := context.WithTimeoutCause(ctx, d, &ownTimeout{limit: d, setting: setting})
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+			return ctx, nil, func() {}
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
 		return ctx, nil, cancel
 	}
-	cause := &ownTimeout{limit: d, setting: setting}
 	ctx, stop := context.WithCancelCause(ctx)
 	k := newClock(d, func() { stop(cause) })
 	forget := of.keep(k)
@@ -124,19 +128,4 @@ func limit(ctx context.Context, d time.Duration, setting string, extensible bool
 		extend = k.restart
 	}
 	return ctx, extend, cancel
-}
-
-// bound is limit for a time that nothing extends or holds up. stop ends the
-// context; it is nil where the caller's deadline bounds it already, so that it is
-// the caller's.
-func bound(ctx context.Context, d time.Duration, setting string) (bounded context.Context, stop context.CancelCauseFunc, cancel func()) {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
-		return ctx, nil, func() {}
-	}
-	ctx, stop = context.WithCancelCause(ctx)
-	timer := time.AfterFunc(d, func() { stop(&ownTimeout{limit: d, setting: setting}) })
-	return ctx, stop, func() {
-		timer.Stop()
-		stop(context.Canceled)
-	}
 }

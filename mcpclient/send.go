@@ -146,11 +146,7 @@ func (c *Client) roundTrip(ctx context.Context, s *session, call *Call) (*Result
 	outer := ctx
 	if d, setting := c.timeout(call); d > 0 {
 		var cancel func()
-		if extensible := c.opts.Timeouts.ProgressExtends; extensible || call.dialog != nil {
-			ctx, extend, cancel = limit(ctx, d, setting, extensible, call.dialog)
-		} else {
-			ctx, call.stop, cancel = bound(ctx, d, setting)
-		}
+		ctx, extend, cancel = limit(ctx, d, setting, c.opts.Timeouts.ProgressExtends, call.dialog)
 		defer cancel()
 	}
 	switch call.Method {
@@ -191,7 +187,7 @@ func (c *Client) send(ctx context.Context, call *Call) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	request := &transport.Request{ID: call.ID, Method: call.Method, Name: call.Name, Modern: s.era == EraModern, Version: s.version, Header: header, Answered: call.answered, Rare: call.rare, Stop: call.stop}
+	request := &transport.Request{ID: call.ID, Method: call.Method, Name: call.Name, Modern: s.era == EraModern, Version: s.version, Header: header, Answered: call.answered, Rare: call.rare}
 	if call.Method == methodInitialize {
 		request.Version = "" // the version is not agreed on yet
 	}

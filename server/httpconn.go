@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"net"
 	"runtime"
 )
@@ -21,6 +22,9 @@ func (l batchingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // net/http looks at it
+	}
+	if _, encrypted := conn.(*tls.Conn); encrypted { // net/http has to see it, and it has buffers
+		return conn, nil
 	}
 	return &batchingConn{Conn: conn}, nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"strings"
@@ -129,5 +130,21 @@ func TestRequestsThatComeTogetherAreAllAnswered(t *testing.T) {
 				t.Errorf("%s: %s", res.Status, text)
 			}
 		}
+	}
+}
+
+// acceptor gives one connection.
+type acceptor struct {
+	net.Listener
+
+	conn net.Conn
+}
+
+func (a acceptor) Accept() (net.Conn, error) { return a.conn, nil }
+
+func TestATLSConnectionIsLeftAsItIs(t *testing.T) {
+	encrypted := tls.Server(&piecesConn{}, &tls.Config{MinVersion: tls.VersionTLS12})
+	if conn, err := (batchingListener{acceptor{conn: encrypted}}).Accept(); err != nil || conn != net.Conn(encrypted) {
+		t.Errorf("net/http sees %T, %v instead of the TLS connection", conn, err)
 	}
 }

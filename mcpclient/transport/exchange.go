@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -14,8 +13,8 @@ type exchange struct {
 	parent context.Context
 	//nolint:containedctx // it ends with parent, Close, or end
 	ctx     context.Context
-	cancel  context.CancelFunc // of ctx; nil = req.Stop is
-	stop    func() bool        // undoes that Close ends ctx; nil = Close finds the exchange among the calls
+	cancel  context.CancelFunc
+	stop    func() bool // undoes that Close ends ctx; nil = Close finds the exchange among the calls
 	req     *Request
 	session string       // the session id that was sent
 	offered string       // the session id in the reply
@@ -77,30 +76,17 @@ func (c *httpConn) begin(ctx context.Context, r *Request) (*exchange, error) {
 		c.calls[r.ID] = x
 	}
 	c.wg.Add(1)
-	if x.ctx = ctx; r.Stop == nil {
-		x.ctx, x.cancel = context.WithCancel(ctx)
-	}
+	x.ctx, x.cancel = context.WithCancel(ctx)
 	if r.ID.IsZero() {
 		x.detach()
 	}
 	return x, nil
 }
 
-// giveUp ends ctx before its time.
-func (x *exchange) giveUp() {
-	if x.cancel == nil {
-		x.req.Stop(errGivenUp)
-		return
-	}
-	x.cancel()
-}
-
-var errGivenUp = errors.New("the request was given up")
-
 // detach makes Close end ctx although the exchange is not among the calls.
 func (x *exchange) detach() {
 	if x.stop == nil {
-		x.stop = context.AfterFunc(x.conn.ctx, x.giveUp)
+		x.stop = context.AfterFunc(x.conn.ctx, x.cancel)
 	}
 }
 
@@ -109,9 +95,7 @@ func (x *exchange) free() {
 	if x.stop != nil {
 		x.stop()
 	}
-	if x.cancel != nil {
-		x.cancel()
-	}
+	x.cancel()
 }
 
 func (x *exchange) end() {
@@ -127,18 +111,10 @@ func (x *exchange) end() {
 	c.wg.Done()
 }
 
-// left returns the error of a caller that left; nil while it is there.
-func (x *exchange) left() error {
-	if errors.Is(context.Cause(x.parent), errGivenUp) {
-		return nil
-	}
-	return x.parent.Err()
-}
-
 // ended returns the error of a caller that left or a connection that was
 // closed; nil while both are there.
 func (x *exchange) ended() error {
-	if err := x.left(); err != nil {
+	if err := x.parent.Err(); err != nil {
 		return fmt.Errorf("%s got no response: %w", subject(x.req), err)
 	}
 	if x.conn.ctx.Err() != nil {

@@ -278,7 +278,7 @@ func (c *httpConn) Close(ctx context.Context) error {
 		session, version, gone := c.session, c.version, c.gone
 		c.cancel()
 		for _, x := range c.calls {
-			x.giveUp()
+			x.cancel()
 		}
 		c.mu.Unlock()
 		c.finish(errConnClosed())

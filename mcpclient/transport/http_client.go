@@ -61,12 +61,21 @@ func (h *HTTP) newSender(scheme string) *sender {
 	return s
 }
 
-// maxRedirects bounds how often one request is redirected.
-const maxRedirects = 5
+const (
+	maxRedirects  = 5       // of one request
+	drainRedirect = 2 << 10 // bytes of a redirect's body
+)
 
 // send sends a request and follows its redirects.
 func (s *sender) send(r *http.Request) (*http.Response, error) {
+	header := r.Header
 	for redirects := 0; ; redirects++ {
+		if s.jar != nil {
+			r.Header = header.Clone()
+			for _, cookie := range s.jar.Cookies(r.URL) {
+				r.AddCookie(cookie)
+			}
+		}
 		resp, err := s.roundTrip(r)
 		if err != nil || redirects == maxRedirects {
 			return resp, err
@@ -84,13 +93,6 @@ func (s *sender) send(r *http.Request) (*http.Response, error) {
 
 // roundTrip sends a request without following redirects.
 func (s *sender) roundTrip(r *http.Request) (*http.Response, error) {
-	if s.jar != nil {
-		r.Header = r.Header.Clone()
-		r.Header.Del("Cookie") // of the request that was redirected
-		for _, cookie := range s.jar.Cookies(r.URL) {
-			r.AddCookie(cookie)
-		}
-	}
 	resp, err := s.tripper.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -135,7 +137,9 @@ func redirected(r *http.Request, resp *http.Response) (*http.Request, error) {
 			return nil, err
 		}
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, 2<<10) // so that the connection can be used again
+	if resp.ContentLength <= drainRedirect {
+		_, _ = io.CopyN(io.Discard, resp.Body, drainRedirect) // so that the connection can be used again
+	}
 	_ = resp.Body.Close()
 	return next, nil
 }

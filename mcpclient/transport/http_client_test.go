@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -95,12 +96,12 @@ func TestCookiesOfAGivenClientAreKeptAndSent(t *testing.T) {
 	jar.SetCookies(u, []*http.Cookie{{Name: "who", Value: "ann"}})
 	client := &http.Client{Jar: jar, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	conn := dial(t, &HTTP{URL: server.URL + "/a", Client: client}, nil)
+	conn := dial(t, &HTTP{URL: server.URL + "/a", Client: client, Header: http.Header{"Cookie": {"own=1"}}}, nil)
 	for id := range int64(2) {
 		m, err := conn.Call(t.Context(), modern(id, "x"))
 		wantResult(t, m, err, id, "{}")
 	}
-	got.want(t, "/a who=ann", "/b who=ann; node=7", "/a who=ann; node=7", "/b who=ann; node=7")
+	got.want(t, "/a own=1; who=ann", "/b own=1; who=ann; node=7", "/a own=1; who=ann; node=7", "/b own=1; who=ann; node=7")
 }
 
 // nothing is a round tripper that breaks its contract.
@@ -115,4 +116,42 @@ func TestARoundTripperThatBreaksItsContractIsAnError(t *testing.T) {
 	conn = dial(t, &HTTP{URL: "http://host.invalid/", Client: &http.Client{Transport: nothing{&http.Response{StatusCode: http.StatusOK}}}}, nil)
 	_, err = conn.Call(t.Context(), modern(1, "x"))
 	wantError(t, err, Malformed) // there is no body
+}
+
+func TestALargeBodyOfARedirectIsNotWaitedFor(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/a" {
+			answer(w, r)
+			return
+		}
+		w.Header().Set("Location", "/b")
+		w.Header().Set("Content-Length", "100000")
+		w.WriteHeader(http.StatusTemporaryRedirect)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-r.Context().Done() // when the caller has gone elsewhere
+	})
+	m, err := dial(t, &HTTP{URL: server.URL + "/a"}, nil).Call(t.Context(), modern(1, "x"))
+	wantResult(t, m, err, 1, "{}")
+}
+
+// announcing is a round tripper whose replies are longer than they say.
+type announcing struct {
+	body string
+	size int64
+}
+
+func (a announcing) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {typeJSON}}, ContentLength: a.size, Body: io.NopCloser(strings.NewReader(a.body))}, nil
+}
+
+func TestAReplyThatIsLongerThanItSaysIsTooLarge(t *testing.T) {
+	const limit = 700 << 10
+	for size := limit - 110_000; size < limit; size += 37 * 97 {
+		body := `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", size) + `"` + strings.Repeat(" ", limit) + `}`
+		conn := dial(t, &HTTP{URL: "http://host.invalid/", MaxReplyBytes: limit, Client: &http.Client{Transport: announcing{body, 300 << 10}}}, nil)
+		_, err := conn.Call(t.Context(), modern(1, "x"))
+		wantError(t, err, TooLarge)
+	}
 }

@@ -239,7 +239,7 @@ const (
 // firstBytes reads the start of a body that only serves an error message, and
 // closes it. It ends the exchange's context when the body does not come.
 func (x *exchange) firstBytes(resp *http.Response, n int64) []byte {
-	timer := time.AfterFunc(errorBodyWait, x.giveUp)
+	timer := time.AfterFunc(errorBodyWait, x.cancel)
 	defer timer.Stop()
 	defer resp.Body.Close()
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, n)) // what came is enough
@@ -348,7 +348,7 @@ func (x *exchange) release(body io.ReadCloser) {
 	x.detach()
 	drained := make(chan struct{})
 	c.wg.Go(func() {
-		timer := time.AfterFunc(drainLonger, x.giveUp)
+		timer := time.AfterFunc(drainLonger, x.cancel)
 		_, _ = io.CopyN(io.Discard, body, drainBytes) // an error only costs the connection
 		_ = body.Close()
 		timer.Stop()

@@ -113,7 +113,7 @@ func (x *exchange) do(method string, h http.Header, body []byte) (*http.Response
 	}
 	stage := x.stage.Load()
 	if ended := x.ended(); ended != nil {
-		if cause := x.left(); cause != nil && stage == stageConnecting {
+		if cause := x.parent.Err(); cause != nil && stage == stageConnecting {
 			return nil, unsent(x.req, cause)
 		}
 		return nil, ended

@@ -29,7 +29,7 @@ func (g *growing) next(most int) bool {
 	n, err := g.r.Read(g.data[len(g.data):min(cap(g.data), len(g.data)+most)])
 	g.data = g.data[:len(g.data)+n]
 	if g.err = err; g.limit >= 0 && int64(len(g.data)) > g.limit {
-		g.data, g.err = nil, errTooLarge
+		g.err = errTooLarge
 	}
 	return g.err == nil
 }

@@ -81,9 +81,6 @@ type Request struct {
 	// Rare says that nothing else is expected for some time: plain HTTP closes a
 	// connection at once that it would give up unused anyway.
 	Rare bool
-	// Stop, when set, ends the ctx of Call. A connection that has to give up the
-	// request calls it, and then needs no context of its own.
-	Stop context.CancelCauseFunc
 	// Header holds further headers of this request with encoded values; nil =
 	// none. Headers of the protocol itself win.
 	Header http.Header
