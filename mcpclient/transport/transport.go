@@ -11,8 +11,9 @@
 //
 // Files: transport.go and errors.go are the seam. http.go is the HTTP
 // connection, http_client.go its client, exchange.go one request of it,
-// http_send.go writes requests, http_reply.go reads replies, http_stream.go
-// follows event streams, sse.go parses them, headers.go encodes header values.
+// http_send.go writes requests, http_reply.go reads replies, readall.go their
+// bodies, http_stream.go follows event streams, sse.go parses them, headers.go
+// encodes header values.
 // mux.go matches answers on a shared stream with their calls; over it,
 // old_sse.go is HTTP+SSE, to which http_fallback.go switches, and stream.go
 // frames lines over any byte stream, stream_read.go reads them; command.go
