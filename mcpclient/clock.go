@@ -108,11 +108,12 @@ func (c *Client) overall(ctx context.Context, d *dialog) (bounded context.Contex
 // extend, nil unless extensible, restarts it. It stands still while a question of
 // the dialog waits for its answer.
 func limit(ctx context.Context, d time.Duration, setting string, extensible bool, of *dialog) (bounded context.Context, extend, cancel func()) {
+	fixed := !extensible && of == nil
+	if deadline, ok := ctx.Deadline(); ok && fixed && time.Until(deadline) <= d {
+		return ctx, nil, func() {}
+	}
 	cause := &ownTimeout{limit: d, setting: setting}
-	if !extensible && of == nil {
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
-			return ctx, nil, func() {}
-		}
+	if fixed {
 		ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
 		return ctx, nil, cancel
 	}

@@ -36,6 +36,21 @@ func (c *clock) limitWrite(t time.Time) {
 	c.await(t)
 }
 
+// wrote says that the write under way has ended.
+func (c *clock) wrote() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limitWrite(time.Time{})
+}
+
+// hurryWrite gives the write under way, if there is one, until t at most. c.mu is
+// held.
+func (c *clock) hurryWrite(t time.Time) {
+	if t.Before(c.writeBy) {
+		c.limitWrite(t)
+	}
+}
+
 // await makes the timer fire at t at the latest. c.mu is held.
 func (c *clock) await(t time.Time) {
 	if c.over || t.IsZero() || !c.due.IsZero() && !t.Before(c.due) {

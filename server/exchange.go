@@ -184,7 +184,7 @@ func (x *exchange) Write(p []byte) (written int, err error) {
 		end := min(len(p), written+writeChunk)
 		x.startWrite()
 		n, err := x.ResponseWriter.Write(p[written:end])
-		x.endWrite()
+		x.clock.wrote()
 		if written += n; err != nil || written == len(p) {
 			return written, err
 		}
@@ -198,7 +198,7 @@ func (x *exchange) Flush() {
 	}
 	x.startWrite()
 	_ = x.control.Flush() // an error shows at the next write
-	x.endWrite()
+	x.clock.wrote()
 	x.clock.mu.Lock()
 	x.buffered = false
 	x.clock.mu.Unlock()
@@ -220,21 +220,13 @@ func (x *exchange) startWrite() {
 	x.clock.limitWrite(x.writeLimit())
 }
 
-func (x *exchange) endWrite() {
-	x.clock.mu.Lock()
-	defer x.clock.mu.Unlock()
-	x.clock.limitWrite(time.Time{})
-}
-
 // hurry gives a stream that has to end less time for what its caller leaves
 // untaken.
 func (x *exchange) hurry() {
 	x.clock.mu.Lock()
 	defer x.clock.mu.Unlock()
 	x.limits.write = min(x.limits.write, x.limits.grace)
-	if limit := x.writeLimit(); limit.Before(x.clock.writeBy) {
-		x.clock.limitWrite(limit)
-	}
+	x.clock.hurryWrite(x.writeLimit())
 }
 
 // writeExpired ends a write that the caller does not take: the connection on

@@ -258,7 +258,7 @@ func (s *grpcStream) Send(msg any) error {
 	}
 	s.startWrite()
 	err := s.out.SendMsg(message)
-	s.endWrite()
+	s.clock.wrote()
 	if err != nil {
 		return s.sent(err)
 	}
@@ -316,21 +316,13 @@ func (s *grpcStream) startWrite() {
 	s.clock.limitWrite(s.writeLimit())
 }
 
-func (s *grpcStream) endWrite() {
-	s.clock.mu.Lock()
-	defer s.clock.mu.Unlock()
-	s.clock.limitWrite(time.Time{})
-}
-
 // hurry gives a stream that has to end less time for what its caller leaves
 // untaken.
 func (s *grpcStream) hurry() {
 	s.clock.mu.Lock()
 	defer s.clock.mu.Unlock()
 	s.limits.stream = min(s.limits.stream, s.limits.grace)
-	if limit := s.writeLimit(); limit.Before(s.clock.writeBy) {
-		s.clock.limitWrite(limit)
-	}
+	s.clock.hurryWrite(s.writeLimit())
 }
 
 // writeExpired ends a write that the caller does not take, and the call with it.
